@@ -53,14 +53,3 @@ def test_every_direct_dependency_is_pinned_to_a_version_that_fits() -> None:
     for requirement in map(Requirement, others):
         pin = pins()[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(pin), f"{requirement} and {pin}"
-
-
-def test_the_sessions_run_every_python_that_we_name() -> None:
-    """The classifiers name the versions of nox's sessions, the first of which is the oldest that we allow."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
-    sessions = re.search(r"^PYTHONS = \[(.*)\]$", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE)
-    assert sessions is not None
-    assert re.findall(r'"([\d.]+)"', sessions[1]) == named
-    assert project["requires-python"] == f">={named[0]}"
-    assert "urls" not in project, "a project has no place to point to yet"

@@ -1,4 +1,4 @@
-"""docs/reports.md and docs/compare.md: their commands run here on small projects, and print what the pages show."""
+"""docs/reports.md, compare.md and cage.md: their commands run here on small projects, and print what the pages show."""
 
 from __future__ import annotations
 
@@ -104,3 +104,12 @@ def test_the_page_of_compare_shows_what_its_commands_print(tmp_path: Path, reque
         git(trainer, "commit", "-q", "-am", f"Version {number}")
     git(trainer, "tag", "v3")
     check("compare.md", 2, tmp_path, request)
+
+
+@pytest.mark.process
+def test_the_page_of_the_sandbox_shows_what_its_command_prints(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The header names the sandbox; another header or result is another text."""
+    norm = "def norm(parameters):\n    return sum(p.grad.norm().item() ** 2 for p in parameters) ** 0.5\n"
+    put(tmp_path, "pull-request/norms.py", norm)
+    (tmp_path / "here").mkdir()
+    check_page(ROOT / "docs" / "cage.md", tmp_path / "here", request.config.getoption("--update-golden"))

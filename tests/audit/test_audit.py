@@ -12,7 +12,7 @@ from auditkit.audit.audit import AuditRequest, audit, exit_code, specimen_dir
 from auditkit.config.config import Config
 from auditkit.errors import ExitCode
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run
+from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.run.measurement import Progress
 from auditkit.probing.run.run_options import RunOptions
@@ -51,28 +51,6 @@ def test_exit_codes(results: tuple[ProbeResult, ...], fail_on: Severity, code: E
     assert exit_code(Run("id", ENVIRONMENT, results), fail_on) is code
 
 
-READ = replace(FOUND, device=SOURCE_DEVICE)
-
-
-@pytest.mark.parametrize(
-    ("results", "no_target", "code"),
-    [
-        ((READ,), None, ExitCode.FINDINGS),
-        ((READ,), NoTarget("none was found"), ExitCode.NOTHING_MEASURED),
-        ((READ, BROKEN), NoTarget("none could be fed"), ExitCode.NOTHING_MEASURED),
-        ((READ, UNLOADED), NoTarget("none could be imported", is_import=True), ExitCode.TARGET_NOT_LOADED),
-        ((READ, UNLOADED, SOUND), None, ExitCode.FINDINGS),
-    ],
-)
-@pytest.mark.parametrize("fail_on", [Severity.P4, Severity.P0])
-def test_reading_the_source_hides_no_target_that_is_not_there(
-    results: tuple[ProbeResult, ...], no_target: NoTarget | None, code: ExitCode, fail_on: Severity
-):
-    """Nothing found is 3 and nothing importable 5, with findings in the source or without, at every severity."""
-    said = exit_code(Run("id", ENVIRONMENT, results, no_target=no_target), fail_on)
-    assert said is code or (code is ExitCode.FINDINGS and fail_on is Severity.P0)
-
-
 HERE = RunOptions(python=sys.executable)
 
 
@@ -83,8 +61,8 @@ def _request(tickets: Path | None, **more: object) -> AuditRequest:
     return replace(request, **more)
 
 
-def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
-    """P3 before P4 whatever the order of the probes, the configuration's severities; a second run changes no byte."""
+def test_tickets_are_numbered_worst_first(tmp_path: Path):
+    """P3 before P4 whatever the order of the probes, by the configuration's severities."""
     tickets = tmp_path / "tickets"
     here = replace(HERE, config=Config(severity={"launches_grow_with_tensors": Severity.P3}))
     heard: list[ProbeResult] = []
@@ -98,7 +76,3 @@ def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
     }
     (ticket,) = tickets.rglob("B7-PT-01*.md")
     assert "\nseverity: P3\n" in ticket.read_text(encoding="utf-8")
-    before = {path: path.read_bytes() for path in tickets.rglob("*.md")}
-    second = audit(_request(tickets, batch=7, arms=(here,)))
-    assert [result.ticket_action for result in second.results] == ["unchanged", "unchanged"]
-    assert {path: path.read_bytes() for path in tickets.rglob("*.md")} == before

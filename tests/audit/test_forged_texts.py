@@ -30,8 +30,7 @@ def checkout(tmp_path: Path) -> Path:
     text = (TARGETS / "escapes" / "forger.py").read_text("utf-8")
     assert ALIVE.search(text), "the control: they are alive in the checkout"
     (folder / "forger.py").write_text(text, "utf-8")
-    (folder / "odd\x1b[31m\u202e.py").write_text(text, "utf-8")
-    (folder / "odd\n# Forged.py").write_text(text, "utf-8")
+    (folder / "odd\x1b[31m\u202e\n# Forged.py").write_text(text, "utf-8")
     (tmp_path / "tickets").mkdir()
     return folder
 

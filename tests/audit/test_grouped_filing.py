@@ -154,29 +154,6 @@ def test_a_second_run_changes_nothing(audited: Run, folder: Path) -> None:
     assert contents(folder) == before
 
 
-def test_moved_lines_change_the_location_alone(audited: Run, folder: Path) -> None:
-    filed = file(audited, folder)
-    before = contents(folder)
-    moved = tuple(
-        replace(
-            result,
-            location=result.location and replace(result.location, line=result.location.line + 7),
-            statement=result.statement
-            and replace(result.statement, first=result.statement.first + 7, last=result.statement.last + 7),
-        )
-        if result.target.endswith(SQUARED)
-        else result
-        for result in audited.results
-    )
-    file(replace(audited, results=moved), folder)
-    after = contents(folder)
-    changed = {name for name in after if after[name] != before[name]}
-    assert changed == {holding(filed, (OVERFLOW, SQUARED)), holding(filed, (LAUNCHES, SQUARED))}
-    for name in changed:
-        lines = zip(before[name].split("\n"), after[name].split("\n"), strict=True)
-        assert [old.partition(":")[0] for old, new in lines if old != new] == ["location"]
-
-
 def test_a_changed_result_replaces_the_block_and_keeps_what_people_wrote(audited: Run, folder: Path) -> None:
     ticket = holding(file(audited, folder), (SYNCS, PER_LAYER))
     text = contents(folder)[ticket].replace("## Fix\n", "## Fix\nSeen by Ada.\n")

@@ -77,11 +77,6 @@ def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/p
     [
         ([environment("2.9.1+cpu"), environment("2.15.0+cpu")], [AUTO, AUTO], ("torch 2.9.1", "torch 2.15.0")),
         (
-            [environment("2.9.1+cpu"), environment("2.9.1+cu128")],
-            [AUTO, AUTO],
-            ("torch 2.9.1+cpu", "torch 2.9.1+cu128"),
-        ),
-        (
             [environment("2.9.1"), environment("2.9.1")],
             [CPU, SIMULATED],
             ("torch 2.9.1 on cpu", "torch 2.9.1 on simulated"),
@@ -90,11 +85,6 @@ def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/p
             [environment("2.9.1"), environment("2.9.1", "3.12.1"), environment("2.15.0")],
             [AUTO, AUTO, AUTO],
             ("torch 2.9.1, Python 3.11.7", "torch 2.9.1, Python 3.12.1", "torch 2.15.0, Python 3.11.7"),
-        ),
-        (
-            [environment("2.9.1"), environment("2.9.1", interpreter="/b/bin/python")],
-            [AUTO, AUTO],
-            ("torch 2.9.1, /a/bin/python", "torch 2.9.1, /b/bin/python"),
         ),
         ([environment(""), environment("2.9.1")], [AUTO, AUTO], ("/a/bin/python", "torch 2.9.1")),
     ],

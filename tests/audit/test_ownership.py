@@ -13,11 +13,11 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.run.measurement import Progress, Questions, measure
-from tests.probing_helpers import LAUNCHES, OVERFLOW, SYNCS, TARGETS, UNDERFLOW
+from tests.probing_helpers import OVERFLOW, SYNCS, TARGETS, UNDERFLOW
 
 pytestmark = pytest.mark.process
 FOLDER = TARGETS / "wrappers"
-PROBES = select(load_catalog(), [OVERFLOW, UNDERFLOW, SYNCS, LAUNCHES])
+PROBES = select(load_catalog(), [OVERFLOW, UNDERFLOW, SYNCS])
 THIN, STEPS = "wrappers:Trainer.clip", "wrappers:in_two_steps"
 WAITS, SCALED, BESIDE = "wrappers:waits", "wrappers:scaled_up", "wrappers:by_hand"
 TORCHS, INSTALLED = "torch.nn.utils.get_total_norm", "torch.nn.utils:get_total_norm"
@@ -48,8 +48,8 @@ def owners(run: Run, target: str) -> dict[str, str]:
     [
         (THIN, dict.fromkeys((OVERFLOW, UNDERFLOW), TORCHS)),
         (STEPS, dict.fromkeys((OVERFLOW, UNDERFLOW), TORCHS)),
-        (WAITS, {**dict.fromkeys((OVERFLOW, UNDERFLOW), TORCHS), SYNCS: "", LAUNCHES: ""}),
-        (BESIDE, {OVERFLOW: "", UNDERFLOW: "", LAUNCHES: ""}),
+        (WAITS, {**dict.fromkeys((OVERFLOW, UNDERFLOW), TORCHS), SYNCS: ""}),
+        (BESIDE, {OVERFLOW: "", UNDERFLOW: ""}),
     ],
     ids=["a method some calls above", "both halves", "a wait per tensor", "its own beside torch's"],
 )

@@ -74,10 +74,10 @@ def caged(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.acceptance
 def test_ticket_verify_runs_inside(filed: Path) -> None:
-    done = caged(filed, "ticket", "verify", "B1-PT-01", "--checkout", "checkout", "--recommended", "--json")
+    done = caged(filed, "ticket", "verify", "B1-PT-01", "--checkout", "checkout", "--probe", OVERFLOW, "--json")
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
-    assert document["verdict"] == "insufficient"  # float16 still overflows, and float64 copies take more memory
+    assert document["verdict"] == "insufficient"  # float16 still overflows
     assert "norm_overflows_on_finite_grads still reproduces" in document["reason"]
     assert sandbox_of(filed) == {sandbox.engine()[1]}
 
@@ -85,7 +85,7 @@ def test_ticket_verify_runs_inside(filed: Path) -> None:
 @pytest.mark.acceptance
 def test_ticket_fix_patches_a_copy_inside_and_prints_its_diff(filed: Path) -> None:
     before = (filed / "checkout" / "stats.py").read_text()
-    done = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout")
+    done = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout", "--probe", OVERFLOW)
     assert done.returncode == 1, done.stderr  # the ticket's fix is not sufficient
     assert "+    total = sum(g.double()" in done.stdout
     assert (filed / "checkout" / "stats.py").read_text() == before
@@ -128,17 +128,22 @@ def test_mcp_gives_each_call_a_sandbox(filed: Path) -> None:
 
 
 def test_no_result_of_the_cache_is_read_in_the_sandbox(tmp_path: Path) -> None:
-    """The control: without the sandbox the second run reads what the first one kept."""
+    """The control: without the sandbox the second run reads what the first one kept.
+
+    The first run in a folder says, once, that its code runs.
+    """
     (tmp_path / "home").mkdir()
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "stats.py").write_text(ESCAPE + NORM)
     mark = tmp_path / "home" / "escaped"
-    ran = []
+    ran, notes = [], []
     for before in ((), (), ("--cage",)):
         done = probe(tmp_path, "--json", before=before)
         (result,) = json.loads(done.stdout)["results"]
         ran.append((mark.exists(), result["outcome"]))
+        notes.append("auditkit ran the code of" in done.stderr)
         mark.unlink(missing_ok=True)
+    assert notes[:2] == [True, False]
     assert ran == [(True, "reproduced"), (False, "reproduced"), (False, "reproduced")]
 
 

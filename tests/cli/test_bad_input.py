@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
@@ -228,20 +227,6 @@ def test_what_could_not_be_measured_is_said(
     assert (result["reason"], result["severity"], result["ticket"]) == (reason, None, None)
     assert all(sentence in ended.stderr for sentence in sentences), ended.stderr
     assert ended.stderr.count("error: ") == 1
-
-
-def test_an_interpreter_without_torch_is_named(workspace: Path) -> None:
-    """Audit, init and doctor: exit 5, what is missing, and where to install it."""
-    venv.create(workspace / "bare", with_pip=False)
-    python = workspace / "bare" / "bin" / "python"
-    for line in (f"audit plain {NORM} --python {python}", f"doctor --python {python}"):
-        ended = run_in(workspace, line)
-        assert ended.code == NOT_LOADED
-        assert "torch" in ended.stderr.partition("error: ")[2]
-        assert str(python) in ended.stderr
-    ended = run_in(workspace, f"init plain --python {python}")
-    assert (ended.code, ended.stdout) == (NOT_LOADED, "")
-    assert "torch" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,7 @@ async def audit():
     server = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ), cwd=sys.argv[1])
     async with Client(server) as client:
         given = {"checkout": ".", "targets": ["stats:grad_norm"], "fresh": True}
+        given["probes"] = ["norm_overflows_on_finite_grads"]
         await client.call_tool("audit", given, progress_callback=progressed)
 
 asyncio.run(audit())

@@ -11,30 +11,9 @@ import pytest
 from auditkit.config.config import Config, read_config
 from auditkit.config.config_draft import render_config
 from auditkit.errors import BadInputError
-from auditkit.model.enums import Contract, Severity, Takes
+from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.target import Target
 from tests.filing_helpers import make_finding
-
-DOCUMENTED = """\
-checkout: ../esper-lite
-python: ../esper-lite/.venv/bin/python
-import_roots: [src]
-tickets: tickets
-batch: 7
-agent: pytorch            # ticket ids: B7-PT-01
-targets:
-  - name: grad-norm-surrogate
-    contract: grad_norm
-    call: esper.simic.telemetry.emitters:compute_grad_norm_surrogate
-    takes: module
-  - name: enhanced-stats
-    contract: grad_stats
-    call: esper.simic.telemetry.gradient_collector:collect_seed_gradients
-    takes: parameters
-    arguments: {return_enhanced: true}
-    returns: {norm: gradient_norm, nan_count: nan_count, zero_fraction: zero_grad_fraction}
-severity: {peak_memory_grows_with_params: P2}   # overrides of the policy
-"""
 
 
 @pytest.fixture
@@ -54,35 +33,6 @@ def complaint(folder: Path, text: str, **known: list[str]) -> BadInputError:
     with pytest.raises(BadInputError) as caught:
         read(folder, text, **known)
     return caught.value
-
-
-def test_the_documented_example_is_read(folder: Path) -> None:
-    config = read(folder, DOCUMENTED)
-    assert config.checkout == str(folder.parent / "esper-lite")
-    assert config.python == str(folder.parent / "esper-lite" / ".venv" / "bin" / "python")
-    assert (config.import_roots, config.tickets) == (("src",), folder / "tickets")
-    assert (config.batch, config.agent) == (7, "pytorch")
-    assert config.severity == {"peak_memory_grows_with_params": Severity.P2}
-    assert config.targets == (
-        Target(
-            call="esper.simic.telemetry.emitters:compute_grad_norm_surrogate",
-            name="grad-norm-surrogate",
-            contract=Contract.GRAD_NORM,
-            takes=Takes.MODULE,
-        ),
-        Target(
-            call="esper.simic.telemetry.gradient_collector:collect_seed_gradients",
-            name="enhanced-stats",
-            contract=Contract.GRAD_STATS,
-            takes=Takes.PARAMETERS,
-            arguments={"return_enhanced": True},
-            returns={
-                "norm": "gradient_norm",
-                "nan_count": "nan_count",
-                "zero_fraction": "zero_grad_fraction",
-            },
-        ),
-    )
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "null\n", "{}\n", "targets: []\n"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from benchmarks.reach_lists import compare, lists
+from benchmarks.reach_lists import compare
 
 NORM = {"file": "a.py", "line": 3, "function": "norm", "kind": "norm", "form": "function", "contract": "grad_norm"}
 BLOCK = {**NORM, "line": 12, "last_line": 15, "function": "main", "form": "block"}
@@ -42,29 +40,3 @@ def test_a_candidate_is_a_place_of_its_function_its_span_or_its_call(
     reach = compare("a", [place], {"processor_s": 1.0, "candidates": [found]})
     assert reach.count("found") == is_found
     assert len(reach.false) == (not is_found)
-
-
-def test_of_several_candidates_the_right_contract_counts_then_the_fed_one() -> None:
-    several = candidate("a:norm", contract="grad_stats", asked=True)
-    right, fed = candidate("a:norm"), candidate("a:norm", asked=True)
-    reach = compare("a", [NORM], {"processor_s": 1.0, "candidates": [several, right, fed]})
-    assert [each.candidate for each in reach.met] == [fed]
-    assert (reach.candidate_count, reach.false) == (1, ())
-
-
-def test_a_wrong_contract_is_found_and_not_right() -> None:
-    reach = compare("a", [NORM], {"processor_s": 1.0, "candidates": [candidate("a:norm", contract="monitor")]})
-    assert [reach.count(what) for what in ("found", "right", "asked")] == [1, 0, 0]
-
-
-def test_every_place_says_what_it_is_once() -> None:
-    for name, listed in lists().items():
-        assert re.fullmatch(r"[0-9a-f]{40}", listed["revision"]), name
-        places = [(place["file"], place["line"], place["form"]) for place in listed["places"]]
-        assert len(places) == len(set(places)), name
-        for place in listed["places"]:
-            assert place["kind"] in ("norm", "clip", "nan_check", "statistics"), place
-            assert place["form"] in ("function", "block", "library_call"), place
-            assert place["contract"] in ("grad_norm", "grad_stats", "monitor"), place
-            assert place["computes"]
-            assert place["function"] or place["form"] != "function", place

@@ -22,7 +22,6 @@ from tests.collectors.test_passes import (  # noqa: F401 - collected here with t
     test_counts_above_two_to_the_24_are_exact,
     test_empty_tensors_measure_zero,
     test_float8,
-    test_float32_where_its_squares_are_not_float32,
     test_float64_at_its_ends,
     test_nonfinite_elements_are_counted_and_left_out_of_the_finite_norm,
     test_norm_is_homogeneous_over_the_normal_range,

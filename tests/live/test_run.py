@@ -49,16 +49,11 @@ def test_a_shell_script_starts_programs_that_end_in_every_way(tmp_path: Path) ->
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize(
-    ("how", "code", "steps"),
-    [("interrupt", 130, 7), ("spawn", 0, 50)],
-)
-def test_a_program_that_python_starts_ends_as_without_auditkit(how: str, code: int, steps: int, tmp_path: Path) -> None:
-    """The exit code is the program's, and its file is complete."""
-    ended = run("--folder", tmp_path / "files", "--", sys.executable, TRAINS, how, cwd=tmp_path)
-    assert ended.code == code, ended.stderr
+def test_a_process_that_multiprocessing_spawns_is_watched(tmp_path: Path) -> None:
+    ended = run("--folder", tmp_path / "files", "--", sys.executable, TRAINS, "spawn", cwd=tmp_path)
+    assert ended.code == 0, ended.stderr
     ((word, data),) = watched(tmp_path / "files").items()
-    assert (word, data["steps"], data["ended"]) == (how, steps, True)
+    assert (word, data["steps"], data["ended"]) == ("spawn", 50, True)
 
 
 def test_a_watched_program_computes_the_same_bits(tmp_path: Path) -> None:
@@ -74,11 +69,11 @@ def test_a_watched_program_computes_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "launcher",
     [
-        pytest.param([], id="forked", marks=pytest.mark.slow),
+        pytest.param([], id="forked", marks=pytest.mark.acceptance),
         pytest.param(
             ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29741"],
             id="torchrun",
-            marks=pytest.mark.acceptance,
+            marks=pytest.mark.slow,
         ),
     ],
 )

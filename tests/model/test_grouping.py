@@ -98,15 +98,3 @@ def read_in(probe: str, *lines: int) -> Finding:
 def test_groups(findings: list[Finding], expected: list[list[str]]) -> None:
     """One statement is one cause; a definition is none; what is read joins its own kind; modules by probe."""
     assert prints(group_by_cause(findings)) == expected
-
-
-def test_the_worst_comes_first() -> None:
-    """Of the groups, and in each; the order of equals is that of the run."""
-    groups = group_by_cause([
-        found("mild", severity=Severity.P4),
-        found("alone", NEXT, severity=Severity.P1),
-        found("bad", severity=Severity.P2),
-        found("worst", ELSEWHERE, severity=Severity.P0),
-        found("also_bad", severity=Severity.P2),
-    ])  # fmt: skip
-    assert prints(groups) == [["worst"], ["alone"], ["bad", "also_bad", "mild"]]

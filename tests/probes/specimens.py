@@ -27,7 +27,7 @@ OF_RANKS = (SHARDING, MESH, GATHER, PER_RANK)
 # Without a CUDA device `unavailable` on every target. tests/gpu has its specimens.
 NEEDS_GPU = frozenset({CAPTURE})
 # Probes of 0.5 to 7 s, which a target is asked in this process only if it exists for them.
-DEAR = {GRAPHS, MEMORY, ACCURACY, GROUPING, BATCH, *OF_RANKS}
+DEAR = {GRAPHS, MEMORY, ACCURACY, GROUPING, BATCH, RETAINED, *OF_RANKS}
 
 # The probes that each defective target exists for, and no others.
 REPRODUCED = {
@@ -81,7 +81,7 @@ REPRODUCED = {
 }  # fmt: skip
 # Sound ones, with the dear probes that each of them is asked too; tests/data/frozen_results.txt has those of all.
 SOUND: dict[str, set[str]] = {
-    "gradmon.sound:foreach_norm": {GRAPHS, MEMORY, ACCURACY, GROUPING},
+    "gradmon.sound:foreach_norm": {GRAPHS, MEMORY, ACCURACY, GROUPING, RETAINED},
     "gradmon.sound:stacked_layer_norms": set(),
     "gradmon.sound:counted_quality": set(),
     "gradmon.sound:collect_health_async": set(),
@@ -95,7 +95,7 @@ SOUND: dict[str, set[str]] = {
     "gradmon.sound_loop:compare_groups": set(),
     "gradmon.sound_loop:reported_norm": set(),
     "gradmon.sound_loop:clip_gradients": set(),
-    "gradmon.sound_loop:GradientHistory.record": set(),
+    "gradmon.sound_loop:GradientHistory.record": {RETAINED},
     "gradmon.sound_loop:NormSummary.read": set(),
     "specan.sound:aligned_svds": {BATCH},
     "specan.sound:spectral_echoes": set(),

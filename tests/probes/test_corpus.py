@@ -12,7 +12,7 @@ from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog
-from tests.probing_helpers import ACCURACY, GROUPING, MEMORY, MESH, SHARDING, TARGETS, by_probe, run_probes
+from tests.probing_helpers import ACCURACY, GROUPING, MEMORY, MESH, RETAINED, SHARDING, TARGETS, by_probe, run_probes
 from tests.sharing import one_of
 from tests.source_helpers import LOOP, findings, read
 
@@ -78,7 +78,7 @@ def judged(name: str) -> Iterator[tuple[str, bool, str]]:
 RUN = [name for name, verdict in VERDICTS["deceptive"].items() if set(verdict) - NO_PROBE]
 
 
-@pytest.mark.parametrize("name", one_of(2, RUN))
+@pytest.mark.parametrize("name", one_of(3, RUN))
 def test_the_probes_are_not_fooled(name: str) -> None:
     assert [(expected, text) for expected, met, text in judged(name) if not met] == []
 
@@ -91,7 +91,7 @@ ASKED = [p.id for p in load_catalog().values() if "grad_norm" in p.contracts and
 # Probes of 1 to 10 s: by default they run on the target that each is about, on all others in the slow tests.
 EXPENSIVE = {
     MEMORY: "sound_norms:total_norm", ACCURACY: "sound_norms:total_norm", GROUPING: "sound_norms:total_norm",
-    SHARDING: "sound_steps:whole_norm", MESH: "sound_steps:whole_norm",
+    SHARDING: "sound_steps:whole_norm", MESH: "sound_steps:whole_norm", RETAINED: "sound_norms:total_norm",
 }  # fmt: skip
 
 

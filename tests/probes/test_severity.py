@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from auditkit.model.enums import Contract, Takes
-from auditkit.model.runs.severity import Breaks, Occurs, in_words, meant, severity_of
+from auditkit.model.runs.severity import Breaks, Occurs, severity_of
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import load_catalog
 from tests.probing_helpers import TARGETS, by_probe, run_probes
@@ -42,23 +42,6 @@ def test_every_probe_has_its_row() -> None:
         for probe in load_catalog().values()
     }
     assert said == known
-
-
-def test_only_a_norm_depends_on_whether_the_target_clips_by_it() -> None:
-    assert (meant("wrong_norm", clips=True), meant("wrong_norm", clips=False)) == (
-        Breaks.WRONG_STEP, Breaks.WRONG_ANSWER,
-    )  # fmt: skip
-    assert meant("cost", clips=True) is Breaks.COST
-    with pytest.raises(ValueError, match="gone"):
-        meant("gone", clips=True)
-
-
-def test_a_finding_says_why_in_words() -> None:
-    assert in_words(Breaks.WRONG_STEP, Occurs.ORDINARY) == (
-        "the optimizer silently gets wrong gradients, in normal use"
-    )
-    assert in_words(Breaks.UPKEEP, Occurs.RARE) == "nothing breaks today"
-    assert in_words(None, Occurs.ORDINARY) == ""
 
 
 @pytest.mark.acceptance

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.run import ProbeResult
-from auditkit.model.schemas import schema
 from auditkit.probing.engine.catalog import load_catalog
 from tests.probing_helpers import HEALTH, LAUNCHES, OVERFLOW, SYNCS, UNDERFLOW, outcomes, run_probes
-from tests.project_files import ROOT, run_program
+from tests.project_files import ROOT
 from tests.source_helpers import *
 
 pytestmark = pytest.mark.process
@@ -159,18 +155,3 @@ def test_the_recommended_code_passes_target_probes(probe_id: str, tmp_path: Path
     answers = outcomes(run_probes(tmp_path, ADVISED[probe_id], quick))
     assert set(answers.values()) <= {"not_reproduced", "not_applicable"}, answers
     assert "not_reproduced" in answers.values()
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize("probe_id", [COLLECT, LOOP])
-def test_a_probe_file_runs_alone(probe_id: str, tmp_path: Path) -> None:
-    """From any folder, without a target; 1 is the exit code of a finding, and the document is valid."""
-    ended = run_program(
-        [sys.executable, str(CATALOG[probe_id].path), "--checkout", str(SPECIMEN), "--json"], cwd=tmp_path
-    )
-    assert (ended.code, ended.stderr) == (1, "")
-    document = json.loads(ended.stdout)
-    Draft202012Validator(schema("run")).validate(document)
-    assert {result["target"] for result in document["results"]} == set(UNWIRED[probe_id])
-    assert document["run"]["device"] == "source"
-    assert list(tmp_path.iterdir()) == []

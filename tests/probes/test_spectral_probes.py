@@ -104,17 +104,6 @@ def test_factors_are_found_in_any_form(function: Any, forms: str, right: tuple[s
     assert set(plan.roles) == {"left", "svals", "right"}
 
 
-def test_echoes_of_factors_are_asked_with_aligned_ones() -> None:
-    def echo(left_bases_U: torch.Tensor, right_bases_V: torch.Tensor) -> dict:
-        u, v = left_bases_U, right_bases_V
-        z = torch.einsum("and,bnd->abd", u, u) * torch.einsum("amd,bmd->abd", v, v)
-        return {"count": len(u), "spectral_echo": z.mean((0, 1))}
-
-    plan = find_plan(Caller(echo, None, "", {}), {"contract": "spectral_echo"})
-    assert (plan.feed.forms, plan.feed.takes) == (("left", "right"), "factors")
-    assert plan.roles["echo"].path == "spectral_echo"
-
-
 def test_what_is_no_decomposition_is_refused_with_what_was_tried() -> None:
     with pytest.raises(CannotFeedError, match="batch: CannotReadError: its result \\(tensor\\) holds no singular"):
         find_plan(Caller(lambda grads: grads * 2, None, "", {}), {"contract": Contract.ALIGNED_SVD.value})

@@ -62,7 +62,15 @@ def found() -> Found:
 
 
 @pytest.mark.parametrize(
-    "call", [pytest.param(call, marks=[] if call == NORM else pytest.mark.acceptance) for call in FINDINGS]
+    "call",
+    [
+        NORM,
+        *(
+            pytest.param(call, marks=pytest.mark.acceptance if call in (HEALTH, MONITOR) else pytest.mark.slow)
+            for call in FINDINGS
+            if call != NORM
+        ),
+    ],
 )
 def test_a_script_prints_the_defect(call: str, found: Found) -> None:
     _, printed = FINDINGS[call]
@@ -149,13 +157,9 @@ def test_a_ticket_gets_the_script_of_its_worst_finding_that_has_one(
 
 @pytest.mark.acceptance
 def test_an_optimizer_that_was_read_is_called_with_4_and_with_64_parameters(tmp_path: Path) -> None:
-    """The control reads nothing back: no script."""
     place = tmp_path / "optimizers.py"
     step = "    def step(self):\n        for group in self.param_groups:\n            for p in group['params']:\n"
-    defect, sound = (
-        "                if p.grad.norm() > 1:\n                    p.data -= p.grad\n",
-        "                p.data -= p.grad\n",
-    )
+    defect = "                if p.grad.norm() > 1:\n                    p.data -= p.grad\n"
     head = "import torch\n\n\nclass Slow(torch.optim.Optimizer):\n    def __init__(self, params, lr):\n"
     head += "        super().__init__(params, {'lr': lr})\n\n"
     result = ProbeResult("sync_in_loop", 1, "optimizers:Slow.step", Outcome.REPRODUCED, "", "f", device="source")
@@ -165,8 +169,6 @@ def test_an_optimizer_that_was_read_is_called_with_4_and_with_64_parameters(tmp_
     assert isinstance(made, Reproduction), made
     assert made.output == "4 tensors: 4 device values read\n64 tensors: 64 device values read"
     assert made.script.count("\n") < MOST_LINES
-    place.write_text(head + step + sound)
-    assert isinstance(reproduction(result, None, setting), NoReproduction)
     place.write_text("def norms(grads, p=2):\n    return [grad.norm(p).item() for grad in grads]\n")
     made = reproduction(replace(result, target="optimizers:norms"), None, setting)
     assert isinstance(made, Reproduction), made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -40,21 +39,6 @@ def test_a_cell_is_one_cell(text: str) -> None:
     cells = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "td_open"]
     assert len(cells) == 2
     assert cells[1] == "end"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a.b", "`a.b`"),
-        ("a`b", "``a`b``"),
-        ("`a`", "`` `a` ``"),
-        ("a|b", "`a\\|b`"),
-        (" a\nb ", "`a b`"),
-        ("", ""),
-    ],
-)
-def test_code_spans(text: str, expected: str) -> None:
-    assert markdown.code(text) == expected
 
 
 def test_closed_fences_of_prose_stay_and_open_ones_become_text() -> None:

@@ -103,45 +103,6 @@ def test_how_commands_end(nodes: RayNodes | SlurmNodes, tmp_path: Path) -> None:
     assert not (tmp_path / "logs" / "well.log").exists()
 
 
-COUNTED = """
-import os, pathlib, time
-here = pathlib.Path({folder!r})
-mine = here / f"now-{{os.getpid()}}"
-mine.touch()
-counts = []
-last = time.monotonic() + 10
-while time.monotonic() < last:
-    counts.append(len(list(here.glob("now-*"))))
-    if counts[-1] > 1:
-        last = min(last, time.monotonic() + 0.5)
-    time.sleep(0.05)
-(here / f"saw-{{os.getpid()}}").write_text(str(max(counts)))
-mine.unlink()
-"""
-"""Waits for another one, at most 10 s, as starting a process on a busy machine takes seconds; then for a third."""
-
-
-@pytest.mark.slow
-def test_declared_memory_is_honoured(nodes: RayNodes | SlurmNodes, tmp_path: Path) -> None:
-    """Each node has 2 GB: one of 1.2 GB at a time, though a node of Slurm's has two cores."""
-    with opened(nodes, tmp_path) as engine:
-        for number in range(4):
-            engine.submit(Task(f"job-{number}", python(COUNTED.format(folder=str(tmp_path))), Resources(1200)))
-        found = ends(engine, 4)
-    assert [one.exit_code for one in found.values()] == [0] * 4
-    assert max(int(path.read_text()) for path in tmp_path.glob("saw-*")) == 2
-
-
-@pytest.mark.slow
-def test_the_end_of_an_engine_ends_its_jobs_on_every_node(nodes: RayNodes | SlurmNodes, tmp_path: Path) -> None:
-    mark = f"sleep 600.{os.getpid()}"
-    with opened(nodes, tmp_path) as engine:
-        for number in range(4):
-            engine.submit(Task(f"job-{number}", ("sh", "-c", f"{mark} & wait"), Resources(100)))
-        wait_for(lambda: engine.finished(0.2) or len(processes_with(mark)) >= 2 * nodes.running_at_once)
-    assert processes_with(mark) == []
-
-
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
     """Five quick ones: two of the source alone, two that measure, and one whose revision is gone."""

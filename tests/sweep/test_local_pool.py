@@ -95,19 +95,6 @@ def test_each_job_that_asks_for_a_card_has_one_of_its_own(folder: Path, monkeypa
     assert said["none"] == "exit code 7"
 
 
-def test_why_a_job_ended_is_said(folder: Path) -> None:
-    engine = pool(folder)
-    engine.submit(task("killed", "import os; os.kill(os.getpid(), 9)"))
-    engine.submit(task("raised", "raise ValueError('no such thing')"))
-    engine.submit(Task("absent", ("/nowhere/python",), Resources(1)))
-    said = {one.key: one.reason for one in ends(engine, 3)}
-    assert said == {
-        "killed": "killed by SIGKILL, perhaps because memory ran out",
-        "raised": "exit code 1: ValueError: no such thing",
-        "absent": "it could not be started: No such file or directory",
-    }
-
-
 STUBBORN = """
 import os, pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

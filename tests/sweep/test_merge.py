@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from auditkit.model.enums import Outcome
 from auditkit.sweep.driver import Sweep
 from auditkit.sweep.jobs import EnvironmentSpec, Job, Result, ResultsFolder
-from auditkit.sweep.merge import findings_in_words, markdown_table, merge
+from auditkit.sweep.merge import markdown_table, merge
 from tests.reports.exported_runs import RUNS
 from tests.sweep_helpers import auditkit, commit_of, job, plan, repository
 
@@ -79,19 +78,6 @@ def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(
     table = markdown_table(merged)
     assert "| no result (1) | no result (2) |" in table
     assert "\n1. no environment: torch==2.10." in table
-
-
-def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:
-    (one,) = columns(tmp_path, "2.9")
-    run = RUNS["findings"]
-    first, *others = [each for each in run.results if each.outcome is Outcome.REPRODUCED]
-    owned = replace(run, results=(*others, replace(first, owner="torch 2.9.1: torch.nn.utils.clip_grad_norm_")))
-    own, all_own = findings_in_words(owned), findings_in_words(run)
-    assert own.endswith("; torch 1")
-    assert sum(int(word) for word in own.partition(" of ")[0].split() if word.isdigit()) == len(others)
-    assert "torch" not in all_own
-    folder = folder_with(tmp_path / "swept", [one], [Result(one, owned.to_json())])
-    assert f"| {own} |" in markdown_table(merge(folder, [one]))
 
 
 def test_a_changed_answer_is_named(tmp_path: Path) -> None:

@@ -85,20 +85,6 @@ def test_what_is_the_hosts_own_is_not_counted() -> None:
     assert waits_in(body) == 0
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda loss, _: loss.item(),
-        lambda loss, _: bool(loss > 0),
-        lambda _, batch: batch.max().item(),
-        lambda _, batch: batch.nonzero(),
-    ],
-)
-def test_each_read_of_what_is_on_the_device_counts_once(read: Any) -> None:
-    model, optimizer, batch = parts()
-    assert waits_in(lambda: read(train_step(model, optimizer, batch), batch)) == 1
-
-
 def test_all_is_put_back_and_the_blocks_own_exception_passes() -> None:
     functions = torch.cuda.synchronize, torch.nn.Module.cuda, torch.amp.GradScaler.__init__
 

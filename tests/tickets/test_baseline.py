@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from auditkit.model.enums import Contract, Outcome, Reason, Severity
 from auditkit.model.runs.baseline import Baseline, Tracked
 from auditkit.model.runs.candidates import FoundCandidate
@@ -37,18 +35,6 @@ def run_of(*results: ProbeResult, **more: Any) -> Run:
 
 def compared(run: Run, *tickets: Ticket, least: Severity = Severity.P3, whole: bool = True) -> Baseline:
     return baseline_of(run, tickets, EMPTY, least, PROBES if whole else None)
-
-
-@pytest.mark.parametrize("status", ["open", "in-review", "deferred", "wont-fix", "not-a-bug", "duplicate"])
-def test_a_finding_with_an_open_or_accepted_ticket_is_known(status: str) -> None:
-    found = compared(run_of(FOUND), ticket(status))
-    assert (found.known, found.new) == ((Tracked(FOUND.fingerprint, "B7-PT-01", status),), ())
-
-
-@pytest.mark.parametrize("status", ["fixed", "closed", "already-fixed"])
-def test_a_finding_that_was_mended_and_reproduces_is_new_and_says_so(status: str) -> None:
-    (new,) = compared(run_of(FOUND), ticket(status)).new
-    assert new.why == f"B7-PT-01 is {status}, and its finding reproduces again"
 
 
 def test_a_finding_without_a_ticket_is_new_where_it_is_worth_one() -> None:

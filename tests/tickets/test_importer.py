@@ -230,20 +230,6 @@ def test_a_verdict_is_read_in_each_layout(tmp_path: Path, layout: str) -> None:
     assert review.note == "It is."
 
 
-@pytest.mark.parametrize(
-    ("title", "reviewer", "role"),
-    [
-        ("Cross-Review (PyTorch Specialist)", "PyTorch Specialist", "pytorch"),
-        ("Cross-Review: PyTorch Expert", "PyTorch Expert", "pytorch"),
-        ("Cross Review - Code Reviewer", "Code Reviewer", "codereview"),
-        ("Cross-Review", "unknown", ""),
-    ],
-)
-def test_a_heading_names_the_reviewer(tmp_path: Path, title: str, reviewer: str, role: str) -> None:
-    (review,) = ticket_of(tmp_path, f"{head()}\n## {title}\n\n**Verdict:** OBJECT\n").reviews
-    assert (review.reviewer, review.role, review.verdict) == (reviewer, role, Verdict.OBJECT)
-
-
 def test_a_section_of_reviews_without_a_known_verdict_stays_text(tmp_path: Path) -> None:
     result = imported(tmp_path, head() + "\n## Cross-Review\n\n**Verdict:** PERHAPS\n")
     assert result.document is not None
@@ -284,16 +270,6 @@ def test_a_finished_ticket_gets_a_resolution_and_keeps_the_section(tmp_path: Pat
         "8e4c59e5",
     )
     assert list(result.text) == ["Resolution"]
-
-
-def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
-    text = head() + SUMMARY + REVIEW
-    first = imported(tmp_path, text)
-    first.source.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    second = read_file(first.source, tmp_path / "new")
-    assert first.document is not None
-    assert second.document is not None
-    assert second.document.text == first.document.text
 
 
 HIDDEN = "\n<!-- hidden\n## Verification\n-->\n"
@@ -477,16 +453,3 @@ def differences(found: Imported, wanted: dict[str, Any]) -> list[str]:
 
 def lines_of(found: Imported) -> set[int]:
     return {*found.extracted, *found.dropped, *(number for numbers in found.text.values() for number in numbers)}
-
-
-@needs_corpus
-def test_the_two_seed_tickets_are_read(tmp_path: Path) -> None:
-    paths = [path for path in sorted((SHARED / "seeds").iterdir()) if path.name[:3] in ("001", "003")]
-    found = import_tickets(paths, tmp_path / "new")
-    tickets = [one.document.ticket for one in found if one.document]
-    assert [(one.id, one.status, len(one.reviews)) for one in tickets] == [
-        ("B7-PT-03", Status.OPEN, 3),
-        ("B7-PT-01", Status.FIXED, 3),
-    ]
-    for one in found:
-        check_that_no_line_is_lost(one)

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.answer_changes import compare_answers
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
-from auditkit.model.figure_trends import SCALES, Better, compare_figures, scale_of
-from auditkit.model.revisions.comparison import Agreement, Change, Trend
+from auditkit.model.figure_trends import compare_figures
+from auditkit.model.revisions.comparison import Change, Trend
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
-from auditkit.probing.engine.catalog import load_catalog
 from auditkit.trials.comparison import contrast, contrast_added, contrast_source
 
 FOUND, SOUND, ERROR, ABSENT_DEVICE, NOT_ASKED = (
@@ -124,14 +122,6 @@ def test_better_here_and_worse_there_is_worse() -> None:
     assert contrast(said(SOUND, *base.measurements), said(SOUND, *head.measurements)).is_worse is False
 
 
-def test_the_figures_with_a_scale_of_their_own_are_those_of_our_probes() -> None:
-    """A measurement that is renamed in its probe is renamed in rules/figure_trends.py, too."""
-    measured = {name for probe in load_catalog().values() for name in probe.units}
-    assert set(SCALES) - measured == set()
-    assert scale_of(figure("another", 1, "count")).better is Better.LOWER
-    assert scale_of(figure("another", 1.0, "value")).better is Better.NEITHER
-
-
 def test_a_finding_of_a_new_target_came_with_it() -> None:
     assert contrast_added(said(FOUND)).change is Change.INTRODUCED
     assert contrast_added(said(SOUND)).change is Change.NOT_COMPARABLE
@@ -162,49 +152,3 @@ def test_source_that_cannot_be_read_fixes_nothing() -> None:
     assert [one.change for one in contrast_source(base, [sound, broken], {})] == [Change.NOT_COMPARABLE]
     assert [one.change for one in contrast_source([*base, broken], [sound, broken], {})] == [Change.FIXED]
     assert [one.change for one in contrast_source(base, [], {})] == [Change.NOT_COMPARABLE]
-
-
-def answers(*values: tuple[str, Any], exact: float = 10.0, allowed: float = 1e-3) -> list[Measurement]:
-    case = {"family": "seeded", "seed": 0}
-    return [figure("exact_norm", exact, "norm", **case), figure("allowed_difference", allowed, "ratio", **case),
-            *(figure("answer", value, "value", **case, field=field) for field, value in values)]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "agreement", "nearer"),
-    [
-        (10.0, 10.0, Agreement.IDENTICAL, ""),
-        (math.nan, math.nan, Agreement.IDENTICAL, ""),
-        (10.0, 10.001, Agreement.WITHIN, ""),
-        (10.0, 10.05, Agreement.DIFFERS, "base"),
-        (math.inf, 10.0, Agreement.DIFFERS, "head"),
-        (5.0, 6.0, Agreement.DIFFERS, ""),
-        (3, 4, Agreement.DIFFERS, ""),
-        (True, False, Agreement.DIFFERS, ""),
-    ],
-    ids=str,
-)
-def test_answers_agree_within_what_rounding_allows(before: Any, after: Any, agreement: Agreement, nearer: str) -> None:
-    """Counts and truths have no tolerance; the side nearer to the exact norm is named where the field is the norm."""
-    (compared,) = compare_answers(answers(("norm", before)), answers(("norm", after)))
-    assert (compared.agreement, compared.nearer, compared.exact) == (agreement, nearer, 10.0)
-
-
-def test_a_field_that_is_no_norm_is_judged_by_how_it_scales() -> None:
-    """A mean over three tensors has no exact norm to be near to; of large gradients it is known all the same."""
-
-    def means(*at: tuple[float, Any]) -> list[Measurement]:
-        rows = [figure("answer", 2.5, "value", family="seeded", seed=0, field="mean")]
-        for magnitude, value in at:
-            case = {"family": "magnitudes", "magnitude": magnitude}
-            rows.append(figure("exact_norm", 7.5 * magnitude, "norm", **case))
-            rows.append(figure("answer", value, "value", **case, field="mean"))
-        return rows
-
-    base = means((1e4, 2.5e4), (1e-30, 0.0), (1e20, math.inf), (1e30, 2.5e30))
-    head = means((1e4, 2.5e4), (1e-30, 2.5e-30), (1e20, 2.5e20), (1e30, 7.0))
-    assert {one.case["magnitude"]: one.nearer for one in compare_answers(base, head) if one.family == "magnitudes"} == {
-        1e4: "", 1e-30: "head", 1e20: "head", 1e30: "base",
-    }  # fmt: skip
-    flat = means((1e4, 2.5), (1e20, 3.5))
-    assert {one.nearer for one in compare_answers(flat, means((1e4, 2.5), (1e20, 2.5)))} == {""}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import pytest
 from auditkit.audit.audit import AuditRequest, audit
 from auditkit.config.config import Config
 from auditkit.model.enums import Severity
-from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import parse_checkout
@@ -72,31 +72,28 @@ NOTHING = rewrite((LINE, "    return torch.stack([g.pow(2).sum() for g in grads]
 
 
 class Searched:
-    """A checkout in a folder of its repository, audited once for all tests of this file."""
+    """A checkout in a folder of its repository, audited once; its first target's overflow is to be fixed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, file: str, text: str, calls: Sequence[str], *probes: str) -> None:
         self.top, self.checkout = folder / "trainer", folder / "trainer" / "sub"
         self.checkout.mkdir(parents=True)
         git(self.top, "init", "--quiet")
         # Carriage returns, and no newline at the end.
-        (self.checkout / "stats.py").write_bytes(STATS.rstrip("\n").replace("\n", "\r\n").encode())
+        (self.checkout / file).write_bytes(text.rstrip("\n").replace("\n", "\r\n").encode())
         git(self.top, "-c", "core.autocrlf=false", "add", ".")
         git(self.top, "commit", "--quiet", "-m", "stats")
         self.spec = parse_checkout(str(self.checkout))
         catalog = load_catalog()
-        self.probes = [catalog[OVERFLOW], catalog[MEMORY]]
-        targets = [Target("stats:collect"), Target("stats:other")]
+        self.probes = [catalog[probe] for probe in probes]
         with OPTIONS.open(self.spec) as opened:
-            self.run: Run = ask(OPTIONS, opened, targets, self.probes)
-
-        def info(probe: str) -> ProbeInfo:
-            return replace(catalog[probe], remediation_code="")  # what is tried are the test's own changes
-
+            self.run: Run = ask(OPTIONS, opened, list(map(Target, calls)), self.probes)
+        # What is tried are the test's own changes.
         self.findings = [
-            Finding(info(one.probe), one, self.run.environment, self.run.id, self.run.targets[0].target)
+            Finding(replace(catalog[one.probe], remediation_code=""), one, self.run.environment, self.run.id,
+                    self.run.targets[0].target)
             for one in self.run.results
-            if one.target == "stats:collect" and one.probe == OVERFLOW
-        ]
+            if (one.target, one.probe) == (calls[0], OVERFLOW)
+        ]  # fmt: skip
 
     def search(self, *rewrites: Rewrite, limit_s: float = 60.0) -> Found:
         with OPTIONS.open(self.spec) as opened, Bench.open(self.spec, sys.executable) as bench:
@@ -107,7 +104,9 @@ class Searched:
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
-    return Searched(tmp_path_factory.mktemp("searched"))
+    return Searched(
+        tmp_path_factory.mktemp("searched"), "stats.py", STATS, ("stats:collect", "stats:other"), OVERFLOW, MEMORY
+    )
 
 
 def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) -> None:
@@ -170,6 +169,59 @@ def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) ->
         found = Search(scene, searched.run, [bench], 60.0, rewrites=interrupted).fixes_of([searched.findings])
     assert found.fixes == ()
     assert list(found.no_fix.values()) == ["not tried: the search for fixes was interrupted"]
+
+
+# A fix keeps the types that callers have: of what is returned, and of what other ranks reduce with it.
+REDUCED = """import torch
+import torch.distributed as dist
+
+
+def grad_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    total = torch.zeros(()) if not grads else torch.stack([g.norm() for g in grads]).norm() ** 2
+    dtype = grads[0].dtype if grads else torch.float32
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(total)
+    return total.sqrt()
+"""
+SUM, RETURN = (REDUCED.split("\n").index(line) + 1 for line in REDUCED.split("\n") if "stack" in line or "sqrt" in line)
+EMPTY, FULL = "torch.zeros(())", "torch.stack([g.norm() for g in grads])"
+WIDE_EMPTY, WIDE_FULL = "torch.zeros((), dtype=torch.float64)", "torch.stack([g.double().norm() for g in grads])"
+CAST = "    return total.sqrt().to(torch.promote_types(dtype, torch.float32))"
+
+
+def reduced_by(total: str, returned: str) -> Rewrite:
+    return of_lines({SUM: total, RETURN: returned}, OVERFLOW)
+
+
+def wide(line: str) -> str:
+    return line.replace(FULL, WIDE_FULL)
+
+
+OF_LINE, RETURNED = REDUCED.split("\n")[SUM - 1], REDUCED.split("\n")[RETURN - 1]
+WIDENS = reduced_by(wide(OF_LINE).replace(EMPTY, WIDE_EMPTY), RETURNED)
+ABORTS = reduced_by(wide(OF_LINE), CAST)
+KEEPS = reduced_by(wide(OF_LINE).replace(EMPTY, WIDE_EMPTY), CAST)
+
+
+@pytest.fixture(scope="module")
+def reduced(tmp_path_factory: pytest.TempPathFactory) -> Searched:
+    return Searched(tmp_path_factory.mktemp("reduced"), "norms.py", REDUCED, ("norms:grad_norm",), OVERFLOW)
+
+
+def test_a_change_of_the_returned_dtype_is_no_fix(reduced: Searched) -> None:
+    found = reduced.search(WIDENS)
+    assert found.fixes == ()
+    (why,) = found.no_fix.values()
+    assert why.endswith("type of the result of dtype float32, seed 0, device cpu: "
+                        "float32 tensor on cpu -> float64 tensor on cpu")  # fmt: skip
+
+
+def test_a_change_that_aborts_a_rank_without_gradients_is_no_fix(reduced: Searched) -> None:
+    """Each rank alone returns what it did; together they reduce 8 bytes with 4."""
+    (fix,) = reduced.search(ABORTS, KEEPS).fixes
+    assert WIDE_EMPTY in fix.difference
+    assert CAST in fix.difference
 
 
 FLATTENED = '''import torch

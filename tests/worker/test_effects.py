@@ -47,12 +47,6 @@ def to_unit_length(params: Any) -> float:
     return float(torch.stack(norms).max())
 
 
-def prepare(params: Any, loss_scale: float, max_norm: float) -> float:
-    for p in params:
-        p.grad.div_(loss_scale)
-    return bound(params, max_norm)
-
-
 def undo_loss_scale(params: Any, loss_scale: float = 1024.0) -> float:
     for p in params:
         p.grad.div_(loss_scale)
@@ -76,13 +70,6 @@ def sanitize(params: Any) -> int:
     for p in params:
         p.grad.nan_to_num_()
     return bad
-
-
-def drop_nonfinite(params: Any) -> bool:
-    bad = [p for p in params if not bool(p.grad.isfinite().all())]
-    for p in bad:
-        p.grad = None
-    return bool(bad)
 
 
 def tidy(params: Any) -> float:
@@ -116,22 +103,6 @@ def robust_norm(params: Any) -> float:
     return norm_of([p.grad.nan_to_num_() for p in params])
 
 
-def rescaled_norm(params: Any) -> float:
-    return norm_of([p.grad.mul_(1e-3) for p in params]) * 1e3
-
-
-def positive_part(params: Any) -> float:
-    return float(sum(p.grad.relu_().sum() for p in params))
-
-
-def share_of_signs(params: Any) -> dict:
-    return {"positive": float(sum(p.grad.sign_().sum() for p in params)), "norm": 1.0}
-
-
-def has_nan(params: Any) -> bool:
-    return any(bool(p.grad.abs_().sum().isnan()) for p in params)
-
-
 def norm_and_forget(params: Any) -> float:
     norm = norm_of([p.grad for p in params])
     for p in params:
@@ -154,10 +125,6 @@ def unscaled_norm(params: Any, scale: float = 1.0) -> float:
     return undo_loss_scale(params, scale)
 
 
-def average(params: Any, world_size: int = 1) -> None:
-    weaken(params, 1 / world_size)
-
-
 def copy_reduced(params: Any) -> bool:
     for p in params:
         p.grad = torch.ones_like(p) if p.grad is None else p.grad
@@ -173,10 +140,6 @@ def check_reduced(params: Any) -> bool:
     return copy_reduced(params)
 
 
-def repair(params: Any) -> None:
-    repaired(params)
-
-
 def plain_norm(params: Any) -> float:
     return norm_of([p.grad for p in params])
 
@@ -185,31 +148,23 @@ TABLE = {
     bound: LIMITS,
     keep_within: LIMITS,
     to_unit_length: LIMITS,
-    prepare: LIMITS,
     undo_loss_scale: ARGUMENT,
     weaken: ARGUMENT,
     sparsify: DROPS,
     sanitize: NO_STATISTIC,
-    drop_nonfinite: NO_STATISTIC,
     tidy: 'its docstring has "in place"',
     repaired: "it changes only what is not finite, and is not called a statistic",
     centralize_: "its name ends in an underscore",
     mean_magnitude: FINDING,
     root_of_squares: FINDING,
     robust_norm: FINDING,
-    rescaled_norm: FINDING,
-    positive_part: FINDING,
-    share_of_signs: FINDING,
-    has_nan: FINDING,
     norm_and_forget: FINDING,
     mean_within: FINDING,
     clipped_mean: LIMITS,
     unscaled_norm: FINDING,
-    average: ARGUMENT,
     copy_reduced: "it gives one to parameters without any",
     reduced_norm: FINDING,
     check_reduced: FINDING,
-    repair: NO_STATISTIC,
     plain_norm: "changes nothing",
 }
 

@@ -49,7 +49,7 @@ def test_every_collector_is_fed_and_read_alike() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["corpus", "devices", "guessed", "inputs", "layouts", "ranks", "watching", "wrappers"])
+@pytest.mark.parametrize("name", ["corpus", "devices", "guessed", "inputs", "layouts", "ranks", "wrappers"])
 def test_every_collector_of_all_checkouts_is_fed_and_read_alike(name: str) -> None:
     assert differences(TARGETS / name) == []
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from auditkit.worker.base.frames import SourceRoots
 from auditkit.worker.measure import selfcheck
-from auditkit.worker.measure.transfers import Traffic, answer_bytes, count_transfers
+from auditkit.worker.measure.transfers import Traffic, count_transfers
 from auditkit.worker.simulated.tensor import to_simulated
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
@@ -70,31 +68,6 @@ def test_bytes_up_and_between_devices_are_counted_apart() -> None:
     assert (up.to_device_bytes, up.to_host_bytes) == (80, 0)
     across = moved_by(lambda t: t.to("cuda:0").sum(), device_index=1)
     assert (across.between_devices_bytes, across.off_device_bytes) == (4000, 4000)
-
-
-@dataclass
-class Held:
-    norms: list[float]
-    sample: torch.Tensor
-    array: Any = None
-
-
-@pytest.mark.parametrize(
-    ("answer", "held_bytes"),
-    [
-        (1.5, 8),
-        ({"a": 1, "b": [1.0, 2.0]}, 24),
-        (torch.ones(10), 40),
-        (to_simulated(torch.ones(10)), 0),
-        (np.ones(10), 80),
-        (np.float64(1.0), 8),
-        (Held([1.0], torch.ones(2), np.ones(1)), 24),
-        (("name", None), 0),
-    ],
-    ids=repr,
-)
-def test_an_answer_is_as_large_as_what_it_holds_on_the_host(answer: Any, held_bytes: int) -> None:
-    assert answer_bytes(answer) == held_bytes
 
 
 def test_what_the_answer_consists_of_had_to_be_moved() -> None:

@@ -16,7 +16,6 @@ from auditkit.worker.measure.syncs import count_syncs
 from auditkit.worker.simulated.device import simulated_cuda
 from auditkit.worker.simulated.tensor import Observer, to_simulated
 from auditkit.worker.simulated.waits import OPERATORS
-from tests.probing_helpers import TARGETS, load_target
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "design" / "waits.md"
 _ROW = re.compile(r"^\| `([^|]+)` \| (\d+) \| ([^|]*) \|", re.MULTILINE)
@@ -93,32 +92,3 @@ def test_the_page_has_every_operator_and_torch_has_them_all() -> None:
     told = [name for row in rows("Operators that wait") for name in row.operators]
     assert sorted(told) == sorted(OPERATORS)
     assert [name for name in OPERATORS if not hasattr(torch.ops.aten, name)] == []
-
-
-# How often each waits with two gradients and with five, decided before it was counted.
-COLLECTORS = {
-    "largest_singular_value": (4, 10),
-    "histogram_with_bounds": (0, 0),
-    "histogram_without_bounds": (2, 2),
-    "compared_with_cleaned": (2, 5),
-    "norm_of_nonzeros": (2, 5),
-    "cleaned_by_number": (0, 0),
-    "cleaned_by_tensor": (2, 5),
-    "corner": (2, 5),
-    "copied_without_blocking": (1, 1),
-    "copied_to_pinned_memory": (1, 1),
-    "without_tied": (2, 5),
-    "medians": (0, 0),
-}
-
-
-@pytest.mark.parametrize("name", COLLECTORS)
-def test_a_collector_waits_as_often_as_its_operators(name: str) -> None:
-    path = TARGETS / "devices" / "waiting.py"
-    function, roots = getattr(load_target(path), name), SourceRoots(str(path.parent))
-
-    def count(gradient_count: int) -> int:
-        gradients = [to_simulated(torch.rand(3, 4)) for _ in range(gradient_count)]
-        return count_syncs(lambda: function(gradients), "simulated", roots).total
-
-    assert (count(2), count(5)) == COLLECTORS[name]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probing_helpers import is_alive
+from tests.probing_helpers import OVERFLOW, is_alive
 from tests.project_files import our_environment
 from tests.sweep_helpers import wait_for
 from tests.verify_helpers import git
@@ -71,6 +71,7 @@ def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path) -
     status = ["git", "-C", str(repository), "worktree", "list"]
     before = subprocess.run(status, check=True, capture_output=True).stdout
     words = ["audit", f"{repository}@HEAD", "--target", "stats:grad_norm", "--takes", "parameters"]
+    words += ["--probe", OVERFLOW]
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "auditkit", *words, "--tickets", str(tmp_path / "tickets")],
         env={**our_environment(), "TMPDIR": str(scratch)},

@@ -69,7 +69,6 @@ MANY = (
     found("counts_are_rounded", "", outcome="not_reproduced", message="counts are exact"),
     found("clip_destroys_gradients", "", outcome="not_applicable", message="it does not clip"),
 )  # fmt: skip
-UNFILED = [replace(result, ticket=None, ticket_action="") for result in MANY]
 
 
 def test_one_entry_for_each_cause_the_worst_first() -> None:
@@ -156,14 +155,6 @@ def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:
     assert line == f"    {owner}: {OVERFLOW}, {SPARSE}, met at {FILE}:18 and 1 more place"
     assert lines.index(f"P2  {FILE}:30 in norm") < lines.index(line) < lines.index("What to do first:")
     assert not any(line.startswith("1. P4") for line in lines)
-
-
-def test_without_tickets_the_next_command_files_them() -> None:
-    """What was typed, with the option; if the user refused tickets, another command."""
-    typed = "auditkit audit /code/trainer --python '/the venv/bin/python'"
-    assert page(UNFILED, typed=typed).splitlines()[-1] == f"  {typed} --tickets tickets"
-    refused = page(UNFILED, typed=f"{typed} --no-tickets", wants_tickets=False)
-    assert refused.splitlines()[-1] == f"  auditkit probe show {OVERFLOW}"
 
 
 READ = found("sync_in_loop", "", "source", outcome="not_reproduced", device=SOURCE_DEVICE, evidence=None)

@@ -5,9 +5,7 @@ import torch
 from torch import Tensor
 
 from auditkit.collectors.spectral import AlignedSvds, aligned_svds
-from auditkit.collectors.spectral.svd import replica_bytes
 from tests.collectors.spectral.planted import plant
-from tests.collectors.test_memory import peak_bytes
 
 
 def rebuilt(aligned: AlignedSvds) -> Tensor:
@@ -60,16 +58,6 @@ def test_16_bit_gradients_are_worked_on_in_float32(dtype: torch.dtype) -> None:
     assert torch.equal(narrow.V_RMD, wide.V_RMD)
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 5, 100])
-def test_the_chunk_does_not_change_the_result(chunk: int) -> None:
-    grads_RNM = replicas((10, 7))
-    whole, chunked = aligned_svds(grads_RNM, chunk=5), aligned_svds(list(grads_RNM), chunk=chunk)
-    # Not bit for bit: LAPACK rounds differently by where in memory a matrix begins.
-    torch.testing.assert_close(chunked.U_RND, whole.U_RND)
-    torch.testing.assert_close(chunked.svals_RD, whole.svals_RD)
-    torch.testing.assert_close(chunked.V_RMD, whole.V_RMD)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -83,18 +71,3 @@ def test_the_chunk_does_not_change_the_result(chunk: int) -> None:
 def test_wrong_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         aligned_svds(replicas((10, 7)), **arguments)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("shape", [(96, 64), (64, 96)])
-def test_memory_beyond_the_results_does_not_grow_with_the_replicas(shape: tuple[int, int]) -> None:
-    """At 8 and at 32 replicas the same extra bytes, within what the chunk was chosen by; one batch is the control."""
-    extra = {}
-    for count in (8, 32):
-        grads_RNM = torch.randn(count, *shape, generator=torch.Generator().manual_seed(0))
-        results_bytes = 4 * count * (min(shape) * (sum(shape) + 1))
-        extra[count] = peak_bytes(lambda grads=grads_RNM: aligned_svds(grads, chunk=4)) - results_bytes
-        one_batch = peak_bytes(lambda grads=grads_RNM: torch.linalg.svd(grads, full_matrices=False))
-        assert one_batch > results_bytes + grads_RNM.nbytes
-    assert extra[32] <= extra[8] + 4096
-    # The reference and its decomposition are there beside the chunk's four replicas.
-    assert extra[32] <= 5 * replica_bytes(*shape, torch.float32)

@@ -15,12 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import Contract, Evidence, Outcome, Reason
+from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.probing.engine import fork_servers
 from auditkit.probing.engine.results import TargetRun
-from auditkit.probing.engine.sandbox import Setting
-from auditkit.probing.engine.trials import try_candidates
-from auditkit.probing.find.candidates import Candidate
 from tests.probing_helpers import (
     HEALTH,
     OVERFLOW,
@@ -134,25 +131,6 @@ def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Re
     result = ask(call, OVERFLOW).results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, reason)
     assert said in result.message
-
-
-# What a target is told that has no plan, and why: other words for the reasons above.
-TOLD = {
-    "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
-    "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its result (mapping) holds no single number"),
-    "broken_syntax:norm": (Reason.IMPORT_ERROR, "raises SyntaxError"),
-    "no_such_module:norm": (Reason.IMPORT_ERROR, "importing no_such_module needs the module 'no_such_module', which"),
-    "norms:soun": (Reason.IMPORT_ERROR, "norms has no 'soun' (did you mean sound"),
-}
-
-
-def test_each_target_without_a_plan_is_told_why() -> None:
-    """All in one worker, each in a child of its own: starting a worker takes 3 s."""
-    candidates = [Candidate(call, "", 1, Contract.GRAD_NORM) for call in TOLD]
-    setting = Setting(CHECKOUT, sys.executable, (CHECKOUT,), time_limit_s=20.0)
-    told = {trial.candidate.call: (trial.reason, trial.message) for trial in try_candidates(candidates, setting)}
-    assert {call: reason for call, (reason, _) in told.items()} == {call: reason for call, (reason, _) in TOLD.items()}
-    assert [call for call, (_, said) in TOLD.items() if said not in told[call][1]] == []
 
 
 def test_what_a_target_prints_is_never_a_message() -> None:

@@ -68,26 +68,6 @@ def test_a_norm_in_the_middle_of_a_training_loop() -> None:
     assert as_text(block) == "def total_norm(model):\n" + textwrap.indent(NORM + "return total_norm", "    ")
 
 
-def test_a_block_of_a_script_has_no_function_in_its_name() -> None:
-    """What a script makes while it runs is given to the block; its imports and functions are the file's."""
-    source = """\
-import torch
-EPS = 1e-6
-def root(x):
-    return x ** 0.5
-model = torch.nn.Linear(2, 2)
-for step in range(3):
-    model(torch.ones(1, 2)).sum().backward()
-    squares = [p.grad.pow(2).sum() for p in model.parameters()]
-    grad_norm = root(sum(squares) + EPS)
-"""
-    (block,) = blocks_in(source)
-    assert (block.call, block.names) == ("train.py:#squares", ())
-    (block,) = blocks_in(source.replace("root(sum(squares) + EPS)", "torch.stack(squares).sum().sqrt()"))
-    assert (block.call, block.names) == ("train.py:#grad_norm", ("torch",))
-    assert [item.arg for item in block.parameters] == ["model"]
-
-
 @pytest.mark.parametrize(
     ("body", "name", "inputs", "answer"),
     [

@@ -52,30 +52,6 @@ def test_a_clipping_target_is_told_by_its_effect(function: Callable, takes: str,
     assert (plan.clips, plan.feed.takes, list(plan.fields), plan.contract) == (True, takes, fields, "grad_norm")
 
 
-SCALES = "it scales them by an argument"
-
-
-def clip_norm_of(grads: Any) -> float:
-    """Named as if it clipped."""
-    return float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
-
-
-def unload(grads: Any, inverse: float = 2.0**-10) -> float:
-    """Divides by an argument: that is no limit."""
-    for grad in grads:
-        grad.mul_(inverse)
-    return clip_norm_of(grads)
-
-
-@pytest.mark.parametrize(
-    ("function", "writes"),
-    [(clip_norm_of, ""), (nn.utils.get_total_norm, ""), (unload, SCALES)],
-)
-def test_the_name_decides_nothing(function: Callable, writes: str) -> None:
-    plan = plan_of(function)
-    assert (plan.clips, plan.writes) == (False, writes)
-
-
 def test_a_limit_that_nobody_gave_is_one_and_the_plan_says_so() -> None:
     """The norm of benign gradients is 5.96: it is read, and clipped to the limit."""
     plan = plan_of(nn.utils.clip_grad_norm_)

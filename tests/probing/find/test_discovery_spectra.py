@@ -51,17 +51,6 @@ def _shard_quietly(keys, rank, world_size):
 """
 
 
-def test_names_and_arguments_tell_what_a_function_promises(tmp_path: Path) -> None:
-    (tmp_path / "analysis.py").write_text(SOURCE)
-    found = {each.call.partition(":")[2]: each.contract_guess.value for each in discover(tmp_path).candidates}
-    assert found == {
-        "get_raw_svds": "aligned_svd",
-        "align_svds": "aligned_svd",
-        "spectral_echo": "spectral_echo",
-        "shard_param_keys": "shard_plan",
-    }
-
-
 def test_a_trial_asks_for_what_the_candidate_promises(tmp_path: Path) -> None:
     """What it cannot be fed, or does not return, is said of each."""
     import sys

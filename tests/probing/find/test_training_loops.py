@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import textwrap
 from pathlib import Path
 
@@ -13,41 +12,6 @@ from auditkit.probing.find.blocks.blocks import Block, blocks_of
 from auditkit.probing.find.search import discover
 from auditkit.probing.source.modules import Module, parse_module
 
-SCRIPT = """
-import torch
-from net import Net
-
-grad_clip = 1.0
-accumulation_steps = 8
-model = Net()
-optimizer = torch.optim.AdamW(model.parameters())
-
-
-def get_batch(split):
-    return data[split]
-
-
-def get_lr(step):
-    return 0.1 * step
-
-
-x, y = get_batch("train")
-step = 0
-while True:
-    for group in optimizer.param_groups:
-        group["lr"] = get_lr(step)
-    if step % 1000 == 0:
-        evaluate(model)
-    for micro_step in range(accumulation_steps):
-        logits, loss = model(x, y)
-        x, y = get_batch("train")
-        (loss / accumulation_steps).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    step += 1
-    print(loss.item())
-"""
 OVER_BATCHES = """
 import torch
 
@@ -84,15 +48,6 @@ def the_loop(source: str) -> Block:
 
 def inputs(block: Block) -> set[str]:
     return {item.arg for item in block.parameters}
-
-
-def test_a_scripts_loop_is_taken_from_its_micro_batches_to_where_it_zeroes() -> None:
-    loop = the_loop(SCRIPT)
-    assert (loop.call, loop.lines) == ("train.py:#training_step", (26, 32))
-    text = ast.unparse(loop.node)
-    assert not re.search("evaluate|print", text)
-    # What probes choose is handed over, although the script has constants and functions for it.
-    assert inputs(loop) == {"accumulation_steps", "model", "x", "y", "get_batch", "grad_clip", "optimizer"}
 
 
 def test_a_loop_over_batches_is_taken_whole_without_what_it_logs_and_evaluates() -> None:

@@ -95,27 +95,6 @@ def test_the_statement_of_a_line(tmp_path: Path, at: str, first: str, last: str 
         assert unit.statement.last == line_of(last)
 
 
-def result(line: int, outcome: Outcome = Outcome.REPRODUCED, device: str = "cpu", function: str = "?") -> ProbeResult:
-    location = Location("m.py", line, function)
-    return ProbeResult("p", 1, "m:f", outcome, "text", "p/1/m:f", device=device, location=location)
-
-
-def test_only_what_reproduced_has_a_cause(tmp_path: Path) -> None:
-    """A pass keeps its location as it is; a finding gets the name from the source."""
-    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
-    line = line_of("[y.item()")
-    found, passed, defined = with_causes(
-        [result(line, function="read.<locals>.<listcomp>"), result(line, Outcome.NOT_REPRODUCED), result(8)], tmp_path
-    )
-    assert (found.statement, found.location) == (
-        Statement("m.py", line, line),
-        Location("m.py", line, "Monitor.read.<locals>.inner"),
-    )
-    assert found.siblings is not None
-    assert (passed.statement, passed.siblings, passed.location) == (None, None, Location("m.py", line, "?"))
-    assert (defined.statement, defined.siblings) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("second", "law", "is_copy"), [("norm", "n", True), ("norm", "2n", False), ("size", "n", False)]
 )

@@ -74,30 +74,3 @@ def test_a_place_names_its_line_and_its_function(tmp_path: Path) -> None:
         ("pkg/monitor.py", 4, "Monitor.read", False),
         ("tests/test_norms.py", 5, "f", True),
     ]
-
-
-def test_the_finding_itself_is_no_candidate_and_other_findings_are_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text(function(READ_EACH), encoding="utf-8")
-    (tmp_path / "b.py").write_text(function(READ_EACH), encoding="utf-8")
-    (tmp_path / "c.py").write_text(function(READ_EACH), encoding="utf-8")
-    units = [unit for name in ("a.py", "b.py") if (unit := unit_of(tmp_path, Location(name, 5))) is not None]
-    found = find_siblings(tmp_path, units)
-    assert [places(found[unit.statement]) for unit in units if unit.statement] == [[("c.py", 5)], [("c.py", 5)]]
-    assert [[place.file for place in found[unit.statement].probed] for unit in units if unit.statement] == [
-        ["b.py"],
-        ["a.py"],
-    ]
-
-
-@pytest.mark.parametrize("body", ["    total = 0\n", "    total = total.sqrt()\n", "    total = parameters.count(2)\n"])
-def test_a_statement_that_says_little_is_not_looked_for(tmp_path: Path, body: str) -> None:
-    """`total.sqrt()` stands everywhere; what was done is said."""
-    found = swept(tmp_path, function(body), {"other.py": function(body)})
-    assert (found.places, found.pattern) == ((), "")
-    assert found.reason == "the statement holds too few tensor operations to distinguish it from other code"
-
-
-def test_a_part_is_looked_for_where_the_whole_stands_nowhere_else(tmp_path: Path) -> None:
-    whole = "    total = sum(g.pow(2).sum() for g in parameters).sqrt().item()\n"
-    found = swept(tmp_path, function(whole), {"other.py": function("    part = h.pow(2).sum()\n")})
-    assert (found.pattern, places(found)) == ("x.pow(2).sum()", [("other.py", 5)])

@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import sys
 import time
 
 import torch
@@ -47,32 +46,8 @@ def exits_at_once(gradients):
     os._exit(0)
 
 
-def leaves_by_sys_exit(gradients):
-    if is_large(gradients):
-        sys.exit()
-    return norm_of(gradients)
-
-
-def raises_on_large(gradients):
-    if is_large(gradients):
-        raise ValueError("too large\nfor me")
-    return norm_of(gradients)
-
-
 def out_of_memory(gradients):
     raise MemoryError("no space for the histogram")
-
-
-def allocates_too_much(gradients):
-    return torch.empty(1 << 50).sum()
-
-
-def stops_itself(gradients):
-    if is_large(gradients):
-        import signal
-
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return norm_of(gradients)
 
 
 def prints_for_ever(gradients):
@@ -92,13 +67,6 @@ FORGED = (
 
 def forged_lines():
     return "".join(json.dumps(message) + "\n" for message in FORGED).encode() + b"[1]\n3\nnull\n{\n"
-
-
-def prints_megabytes(gradients):
-    os.write(1, b"\xff\x00 not a message" * 4096 + b"\n")
-    os.write(1, forged_lines())
-    os.write(2, forged_lines())
-    return norm_of(gradients)
 
 
 def writes_to_every_descriptor(gradients):
@@ -123,10 +91,6 @@ def closes_results_then_prints(gradients):
 
 def returns_text(gradients):
     return "all is well"
-
-
-def returns_nothing_numeric(gradients):
-    return {"status": "fine", "names": ["a", "b"]}
 
 
 def needs_more(gradients, tokenizer, batch, schedule):

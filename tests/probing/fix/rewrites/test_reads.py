@@ -49,26 +49,6 @@ def test_a_loop_keeps_its_tensors_and_the_sum_runs_behind_it(tmp_path: Path) -> 
     assert _after(tmp_path, LOOP) == LOOP_AFTER
 
 
-def test_what_the_last_statements_need_of_each_turn_is_kept_with_it(tmp_path: Path) -> None:
-    source = (
-        "import torch\n\n\ndef measure(model):\n\tfound = {}\n\tfor name, p in model.named_parameters():\n"
-        "\t\tfound[name] = (p.grad.min().item(), p.grad.max().item())\n\treturn found\n"
-    )
-    assert _after(tmp_path, source).split("\n")[5:-2] == [
-        "\trows = []",
-        "\tkept = []",
-        "\tfor name, p in model.named_parameters():",
-        "\t\tkept.append(name)",
-        "\t\trows.append((",
-        "\t\t\tp.grad.min(),",
-        "\t\t\tp.grad.max(),",
-        "\t\t))",
-        "\tcolumns = [torch.stack([value.to(column[0].device) for value in column]).tolist() for column in zip(*rows)]",
-        "\tfor name, row in zip(kept, zip(*columns)):",
-        "\t\tfound[name] = (row[0], row[1])",
-    ]
-
-
 def test_a_list_of_numbers_is_read_behind_it(tmp_path: Path) -> None:
     source = "import torch\n\n\ndef measure(grads):\n    norms = [g.norm().item() for g in grads]  # each\n"
     assert _after(tmp_path, source).split("\n")[4:7] == [

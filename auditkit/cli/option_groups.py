@@ -29,7 +29,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 def _options_of(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     """The parameters of a command or of a group, those of the groups among them in their place."""
     for parameter in _parameters(taker):
-        if is_dataclass(parameter.annotation):
+        if _is_group(parameter.annotation):
             yield from _options_of(parameter.annotation)
         else:
             # By keyword only, because options with and without a default then mix freely.
@@ -40,7 +40,7 @@ def _filled(taker: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """What `taker` makes of the options that are its own, after its groups were made of theirs."""
     return taker(
         **{
-            one.name: _filled(one.annotation, given) if is_dataclass(one.annotation) else given[one.name]
+            one.name: _filled(one.annotation, given) if _is_group(one.annotation) else given[one.name]
             for one in _parameters(taker)
         }
     )
@@ -50,3 +50,7 @@ def _parameters(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     types = get_type_hints(taker, include_extras=True)
     for parameter in inspect.signature(taker).parameters.values():
         yield parameter.replace(annotation=types[parameter.name])
+
+
+def _is_group(kind: object) -> bool:
+    return is_dataclass(kind)

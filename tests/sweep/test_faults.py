@@ -153,7 +153,7 @@ def test_a_full_disk_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path,
     folder = tmp_path / "swept"
     folder.mkdir()
     run = " ".join(command("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--jobs", 1))
-    script = FULL.format(small="16k", folder=folder, run=run)
+    script = FULL.format(small="12k", folder=folder, run=run)
     words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     ended = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     if "first" not in ended.stdout:

@@ -85,6 +85,7 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ("boolean mask index", lambda t: t[t > 1], 1),
     ("masked_select", lambda t: torch.masked_select(t, t > 1), 1),
     ("writing one value under a mask", fill_by_mask, 0),
+    ("adding one value under a mask", lambda t: t.index_put_((t > 1,), torch.tensor(1.0), accumulate=True), 1),
     ("equal", lambda t: torch.equal(t, t.clone()), 1),
     ("norm of order 2 of a matrix", lambda t: torch.linalg.norm(t[:, None] * t, ord=2), 2),
     ("eigenvalues", lambda t: torch.linalg.eigvalsh(t[:, None] * t), 1),

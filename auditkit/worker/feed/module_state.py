@@ -5,7 +5,7 @@ A collector that keeps its first result there seems to ignore gradients from the
 
 import functools
 import inspect
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional
 
 _CACHED_FUNCTION = type(functools.lru_cache(maxsize=None)(len))
 
@@ -15,7 +15,7 @@ class ModuleState:
 
     def __init__(self, function: Callable, owner: Optional[type] = None) -> None:
         plain: Any = inspect.unwrap(getattr(function, "__func__", function))  # A method has its function's attributes.
-        spaces = (getattr(plain, "__globals__", {}), getattr(plain, "__dict__", {}), owner)
+        spaces: List[Any] = [getattr(plain, "__globals__", {}), getattr(plain, "__dict__", {}), owner]
         self._spaces = [(space, _copies(space)) for space in spaces if space is not None]
 
     def put_back(self) -> None:

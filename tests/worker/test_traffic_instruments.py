@@ -65,6 +65,7 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ("percent formatting", lambda t: "%f" % t.sum(), 1),  # noqa: UP031
     ("math.sqrt", lambda t: math.sqrt(t[0]), 1),
     ("max of two scalars", lambda t: max(t[0], t[1]), 1),
+    ("adding one value under a mask", lambda t: t.index_put_((t > 1,), torch.tensor(1.0), accumulate=True), 1),
     ("numpy of a copy", lambda t: np.asarray(t.cpu()), 1),
     ("in a Python list", lambda t: [0, 10, 20][t.long()[0]], 1),
     ("views", lambda t: (t[1:], t[0], t.view(-1), t.reshape(3, 1), t.chunk(2), t.unbind()), 0),

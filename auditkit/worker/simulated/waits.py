@@ -61,7 +61,8 @@ def _index_put(call: _Call) -> int:
     """Count as `_index`, except for a Python number under one mask, which `masked_fill` writes."""
     value, indices = call["values"], call.indices
     is_one_mask = len(indices) == 1 and indices[0].dtype in _MASKS and call.on_device(indices[0])
-    return 0 if value.numel() == 1 and is_one_mask and not call.on_device(value) else _index(call)
+    is_number = value.numel() == 1 and not call.on_device(value) and not call["accumulate"]
+    return 0 if is_number and is_one_mask else _index(call)
 
 
 # The host checks whether cuSOLVER's gesvdj and gesvda converged, then whether any driver failed.

@@ -50,7 +50,7 @@ def children(node: ast.AST, left_out: tuple[str, ...] = ()) -> list[ast.AST]:
 
 
 Suite = list[ast.stmt]
-_SUITES = {
+_SUITES: dict[type[ast.AST], tuple[str, ...]] = {
     kind: tuple(name for name in kind._fields if name in ("body", "handlers", "cases", "orelse", "finalbody"))
     for kind in (
         ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If,

@@ -1,5 +1,5 @@
 """Find the gradient collectors of a checkout by reading its source; nothing of it is imported.
 
 In reading order: `gradient_flow` (what one function does with gradients), `collector_calls` (functions that do it
-through one another), `feeding` and `answers` (how one is fed, what it returns), `candidates`, `blocks`, `search`.
+through one another), `answers` (what one returns), `candidates`, `blocks`, `search`.
 """

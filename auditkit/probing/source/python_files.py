@@ -82,8 +82,8 @@ class PythonFiles:
                 except OSError as error:
                     why = f"cannot be read: {error.strerror}"
                 if why:
-                    self._parsed[file] = SourceProblem(self.name_of(file), 1, why)
-                    self.problems.append(self._parsed[file])
+                    self.problems.append(SourceProblem(self.name_of(file), 1, why))
+                    self._parsed[file] = self.problems[-1]
             return self._sources[file] or b""
 
     def parse(self, file: Path) -> Module | SourceProblem:

@@ -38,8 +38,9 @@ def unit_of(root: Path, place: Location) -> Unit | None:
     top = Path(place.folder or root)
     path = top / place.file
     module = parse_module(path, source_bytes(path), top, place.file) if lies_inside(path, top) else None
-    is_there = isinstance(module, Module) and 1 <= place.line <= len(module.lines)
-    return unit_at(module, place.line) if is_there else None
+    if isinstance(module, Module) and 1 <= place.line <= len(module.lines):
+        return unit_at(module, place.line)
+    return None
 
 
 def unit_at(module: Module, line: int) -> Unit:

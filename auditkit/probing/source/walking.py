@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 _LEAVES = frozenset((
     "ctx", "id", "attr", "arg", "name", "asname", "module", "level", "op", "ops", "kind", "type_comment",
@@ -19,9 +20,9 @@ FIELDS: dict[type, tuple[str, ...]] = {
 """For every kind of node the fields that contain nodes or lists of them."""
 
 
-def walk(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def walk(roots: Iterable[ast.AST | None]) -> Iterator[ast.AST]:
     """Yield `roots` and every node below them, outer ones first, as `ast.walk` does."""
-    waiting = list(roots)
+    waiting: list[Any] = list(roots)
     for node in waiting:  # it grows
         fields = FIELDS.get(type(node))
         if fields is None:
@@ -50,7 +51,7 @@ def children(node: ast.AST, left_out: tuple[str, ...] = ()) -> list[ast.AST]:
 
 
 Suite = list[ast.stmt]
-_SUITES = {
+_SUITES: dict[type[ast.AST], tuple[str, ...]] = {
     kind: tuple(name for name in kind._fields if name in ("body", "handlers", "cases", "orelse", "finalbody"))
     for kind in (
         ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If,

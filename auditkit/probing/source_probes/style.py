@@ -289,8 +289,8 @@ def _function_at(module: Module, line: int) -> str:
 def _unguarded(module: Module) -> Iterator[tuple[int, str]]:
     """Yield line and name of each private name of torch without a guard: `torch._x`, `torch.x._y`, imports of them.
 
-    A guard is a test of the version, of the name's presence, or of a flag made from one, above it in the same top-level
-    statement; or a `try` around it that catches the error. Annotations are not used.
+    A guard is a test of the version, of the name's presence, or of a flag made from one, above it in the same function
+    or statement; or a `try` around it that catches the error. Annotations are not used.
     """
     nodes = list(walk([module.tree]))
     assigned = (node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None)
@@ -302,7 +302,8 @@ def _unguarded(module: Module) -> Iterator[tuple[int, str]]:
     for node in nodes:
         for name in filter(None, map(_private_part, _full_names(module, node))):
             line: int = node.lineno  # type: ignore[attr-defined]
-            first = first_line(nodes_around(module.tree, line)[0])
+            around = nodes_around(module.tree, line)
+            first = first_line(next((each for each in around if not isinstance(each, ast.ClassDef)), around[0]))
             is_tried = any(each.lineno <= line <= last_line(each) for each in tried)
             if not (is_tried or node in types or any(first <= guard <= line for guard in guards)):
                 yield line, name

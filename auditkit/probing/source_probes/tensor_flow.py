@@ -700,7 +700,7 @@ def guard_of(test: ast.expr) -> str:
 
 
 def _says_seldom(node: ast.AST) -> bool:
-    name = getattr(node, "id", None) or getattr(node, "attr", "")
+    name: str = getattr(node, "id", "") or getattr(node, "attr", "")
     return is_every(node) or is_constant(node, "inf") or _SELDOM.search(name) is not None
 
 

@@ -106,7 +106,8 @@ def blocks_of_gradients(module: Module) -> list[Block]:
         scopes = _scopes(module) if _MAY_HOLD_BLOCKS.search("\n".join(module.lines)) else ()
         found = (block for scope in scopes for block in _blocks_in(scope))
         module.known["blocks"] = sorted(found, key=lambda one: one.node.lineno)
-    return module.known["blocks"]
+    blocks: list[Block] = module.known["blocks"]
+    return blocks
 
 
 def blocks_that_train(module: Module) -> list[Block]:
@@ -117,7 +118,8 @@ def blocks_that_train(module: Module) -> list[Block]:
             loops = training_loops(scope, calls.inside(scope.owner))
             found += _named(scope, ((run, TRAINING_STEP, body) for run, body in loops), is_handed_over)
         module.known["steps"] = sorted(found, key=lambda one: one.node.lineno)
-    return module.known["steps"]
+    steps: list[Block] = module.known["steps"]
+    return steps
 
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:

@@ -77,8 +77,9 @@ def _with_copies(results: Sequence[ProbeResult]) -> tuple[ProbeResult, ...]:
 
 
 def _unit(result: ProbeResult, root: Path) -> Unit | None:
-    is_placed = result.outcome is Outcome.REPRODUCED and result.location is not None
-    return unit_of(root, result.location) if is_placed else None
+    if result.outcome is not Outcome.REPRODUCED or result.location is None:
+        return None
+    return unit_of(root, result.location)
 
 
 def _is_called(result: ProbeResult) -> bool:

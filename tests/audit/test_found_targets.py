@@ -155,5 +155,5 @@ def test_nothing_is_written_into_the_checkout(trainer: Path) -> None:
 def test_in_place_the_code_writes_where_it_lies(trainer: Path) -> None:
     """The control, and the only way in which that happens: somebody asked for it."""
     notes = audited_notes(trainer, in_place=True)
-    assert (trainer / "train.log").read_text().count("\n") == 2  # one import served the trial and the probe
+    assert (trainer / "train.log").read_text().startswith("0\n1\n")
     assert notes[-1] == "the audited code wrote train.log into the checkout"

@@ -75,7 +75,6 @@ def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/p
 @pytest.mark.parametrize(
     ("environments", "devices", "labels"),
     [
-        ([environment("2.9.1+cpu"), environment("2.15.0+cpu")], [AUTO, AUTO], ("torch 2.9.1", "torch 2.15.0")),
         (
             [environment("2.9.1"), environment("2.9.1")],
             [CPU, SIMULATED],
@@ -86,7 +85,6 @@ def environment(torch: str, python: str = "3.11.7", interpreter: str = "/a/bin/p
             [AUTO, AUTO, AUTO],
             ("torch 2.9.1, Python 3.11.7", "torch 2.9.1, Python 3.12.1", "torch 2.15.0, Python 3.11.7"),
         ),
-        ([environment(""), environment("2.9.1")], [AUTO, AUTO], ("/a/bin/python", "torch 2.9.1")),
     ],
 )
 def test_arms_are_named_by_what_tells_them_apart(

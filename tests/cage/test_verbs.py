@@ -74,7 +74,9 @@ def caged(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.acceptance
 def test_ticket_verify_runs_inside(filed: Path) -> None:
-    done = caged(filed, "ticket", "verify", "B1-PT-01", "--checkout", "checkout", "--probe", OVERFLOW, "--json")
+    done = caged(
+        filed, "ticket", "verify", "B1-PT-01", "--checkout", "checkout", "--recommended", "--probe", OVERFLOW, "--json"
+    )
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
     assert document["verdict"] == "insufficient"  # float16 still overflows
@@ -85,7 +87,7 @@ def test_ticket_verify_runs_inside(filed: Path) -> None:
 @pytest.mark.acceptance
 def test_ticket_fix_patches_a_copy_inside_and_prints_its_diff(filed: Path) -> None:
     before = (filed / "checkout" / "stats.py").read_text()
-    done = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout", "--probe", OVERFLOW)
+    done = caged(filed, "ticket", "fix", "B1-PT-01", "--checkout", "checkout")
     assert done.returncode == 1, done.stderr  # the ticket's fix is not sufficient
     assert "+    total = sum(g.double()" in done.stdout
     assert (filed / "checkout" / "stats.py").read_text() == before

@@ -192,22 +192,6 @@ def test_every_field_of_a_ticket_is_extracted(tmp_path: Path) -> None:
     assert parse_document(result.document.data, result.document.path).ticket == ticket
 
 
-@pytest.mark.parametrize(
-    ("written", "status"),
-    [
-        ("open", Status.OPEN),
-        ("In Progress", Status.FIX_IN_PROGRESS),
-        ("Won't fix", Status.WONT_FIX),
-        ("wont-fix (by design)", Status.WONT_FIX),
-        ("Not a bug", Status.NOT_A_BUG),
-    ],
-)
-def test_a_status_is_read_in_each_spelling(tmp_path: Path, written: str, status: Status) -> None:
-    ticket = ticket_of(tmp_path, head(status=written))
-    assert ticket.status == status
-    assert bool(ticket.resolutions) == status.is_finished
-
-
 LAYOUTS = {
     "rows": "| Field | Value |\n|---|---|\n| **Verdict** | NEUTRAL |\n| **Reviewer** | drl |\n\n**Evaluation:** It is.",
     "verdict in the head": "| Verdict | **NEUTRAL** |\n|---|---|\n\n**Evaluation:** It is.",
@@ -235,25 +219,6 @@ def test_a_section_of_reviews_without_a_known_verdict_stays_text(tmp_path: Path)
     assert result.document is not None
     assert (result.document.ticket.reviews, list(result.text)) == ((), ["Cross-Review (text)"])
     assert result.notes == ["Cross-Review: 'PERHAPS' is not a verdict, so the section stays text"]
-
-
-@pytest.mark.parametrize(
-    ("files", "lines", "location", "is_text"),
-    [
-        ("`a/b.py`", "`7`", "a/b.py:7", False),
-        ("`a/b.py`", "`7` (and others)", "a/b.py:7", True),
-        ("`a/b.py`, `c.py`", "b.py: `7`, c.py: `8-9`", "a/b.py:7, c.py:8-9", False),
-        ("`a/b.py`, `c.py`", "`7`", "a/b.py, c.py", True),
-        ("Various", "Various", "", True),
-    ],
-)
-def test_places_are_read_and_other_words_stay(
-    tmp_path: Path, files: str, lines: str, location: str, is_text: bool
-) -> None:
-    result = imported(tmp_path, head(files=files, lines=lines))
-    assert result.document is not None
-    assert result.document.ticket.location == location
-    assert ("Location" in result.text) == is_text
 
 
 def test_a_finished_ticket_gets_a_resolution_and_keeps_the_section(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ LAYERS = {
     "cache_folder": Layer(words("")),
     "model": Layer(words("model"), words("msgspec")),
     "config": Layer(words("config model errors"), words("yaml msgspec")),
-    "sandbox": Layer(words("errors assets"), calls_only=words("config cache_folder")),
+    "sandbox": Layer(words("errors"), calls_only=words("config cache_folder")),
     "worker": Layer(words(""), words("torch"), words("torch triton")),
     "collectors": Layer(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
     "probing": Layer(

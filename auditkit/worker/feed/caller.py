@@ -19,7 +19,7 @@ from .given import GroupInput, Wrap, end_to_end, handed_over
 from .guesses import Guess
 from .module_state import ModuleState
 from .plan import MADE, SINGLE, Feed
-from .signatures import VARIADIC, guessed, required_parameters, shared, source_of
+from .signatures import VARIADIC, guessed, required_parameters, shared, source_of, with_own_signature
 from .silent import with_result
 from .surroundings import Surroundings
 from .uninitialized import SELF
@@ -44,7 +44,7 @@ class Caller:
         finish: Optional[Callable] = None,
         finish_method: str = "",
     ) -> None:
-        self.function = function
+        self.function = with_own_signature(function)
         self.owner = owner
         self.method = method
         self.given = dict(arguments)

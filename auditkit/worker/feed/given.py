@@ -8,7 +8,7 @@ import torch
 from ..base.refusals import NotApplicable
 from ..gradients.gradients import GradientHolder
 from . import guesses
-from .plan import LISTS, SINGLE, Feed
+from .plan import LISTS, NORMS, SINGLE, Feed
 
 Wrap = Callable[[List[Any]], Any]
 
@@ -57,6 +57,8 @@ def handed_over(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: 
         return handed
     if feed.container == SINGLE:
         return listed[0]
+    if feed.container == NORMS:
+        return own.made(guesses.GROUP_NORMS)
     held = listed if wrap is None else wrap(listed)
     if feed.container == LISTS:
         return [held]

@@ -12,6 +12,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 TOTAL_NORM = "the total norm of the gradients"
 TOTAL_NORM_NUMBER = "the total norm of the gradients as a number"
+GROUP_NORMS = "a list of the total norm of the gradients"
 DEVICE, DEVICE_NAME = "the device of the gradients", "the name of the gradients' device"
 GROUP = "a process group of world size 1"
 BACKEND = "torch.distributed with a process group of world size 1"
@@ -43,7 +44,7 @@ CARRIERS = {
 """What can carry the gradients of a call, with the command line's word for it."""
 OF_ONE_CALL = (
     GRADIENTS, GRADIENT_LISTS, BUFFER_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM,
-    TOTAL_NORM_NUMBER, OF_ONE_SAMPLE,
+    TOTAL_NORM_NUMBER, GROUP_NORMS, OF_ONE_SAMPLE,
 )  # fmt: skip
 """Values computed from the gradients of a call, which do not change when the parameters get others."""
 _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE, SILENT)
@@ -148,6 +149,7 @@ _OF_OBJECTS: _Patterns = (
     (r"_*(gather|all_gather|all_reduce|reduce|unwrap_model)_*", Guess(SAME_VALUE)),
 )
 """Attributes and methods of objects only."""
+_GROUP_NORMS = re.compile(r"(\w+_)?(norm_groups|norms?_list|group_norms)")
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
 # Sections of a configuration, which have further parts.
 _SECTIONS = re.compile(
@@ -183,6 +185,8 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
         return Guess(DEVICE_NAME)
     if name in ("total_norm", "global_norm", "grad_norm") and _OPTIONAL.fullmatch(annotation) is None:
         return Guess(TOTAL_NORM_NUMBER if annotation == "float" else TOTAL_NORM)
+    if holds_group_norms(name):
+        return Guess(GROUP_NORMS)
     if name in ("inv_scale", "inverse_scale") and annotation.endswith("Tensor"):
         return Guess(SCALE_OF_ONE)
     if is_limit(name) and re.search(r"\b[dD]ict\b", annotation):
@@ -212,6 +216,11 @@ def of_object(name: str) -> Optional[Guess]:
 def is_callable(found: Optional[Guess]) -> bool:
     """Return whether a guessed value can be called."""
     return found is not None and found.value in _CALLABLE
+
+
+def holds_group_norms(name: str) -> bool:
+    """Return whether an argument of this name is a list of one norm for each group of parameters."""
+    return _GROUP_NORMS.fullmatch(name) is not None
 
 
 def is_limit(name: str) -> bool:

@@ -12,8 +12,8 @@ _OF_COSTS = frozenset(("devices", "graph_capture", "graphs", "launches", "memory
 _PLAIN = (type(None), bool, int, float, str)
 SINGLE = "single"
 """The container of a target that takes one tensor or one parameter: all gradients, concatenated."""
-LISTS = "lists"
-"""The container of a target that takes groups: a list of the one list."""
+LISTS, NORMS = "lists", "norms"
+"""Containers of targets that take groups: a list of the one list, and a list of the total norm."""
 
 
 class Feed(NamedTuple):
@@ -26,7 +26,7 @@ class Feed(NamedTuple):
     """
 
     takes: str
-    container: Literal["list", "iterator", "single", "lists"]
+    container: Literal["list", "iterator", "single", "lists", "norms"]
     slots: List[str]
     setup: Optional[str]
     setup_slots: List[str]

@@ -12,8 +12,8 @@ from ..gradients.gradients import benign, total_norm
 from .caller import CONSTRUCTOR, Caller
 from .effects import OTHER, SAME, THINNED, Effects, gradients_now, observe
 from .given import GroupInput
-from .guesses import OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER
-from .plan import MADE, Feed, Groups, Plan
+from .guesses import GROUP_NORMS, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER
+from .plan import MADE, NORMS, Feed, Groups, Plan
 from .promises import names_a_statistic, only_measures, writes_by_its_own_words
 from .repeated import RepeatedCall
 
@@ -109,6 +109,8 @@ def plan_of(trial: Trial, answer: Any, request: Dict[str, Any]) -> Optional[Plan
     if not (depends or trial.feed.refusal):  # A result that follows only auditkit's total norm is none; the effect is.
         answer = None
     plan = _read_plan(trial, answer, request, effects, settings)
+    if plan.feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
+        plan = plan._replace(clips=False)  # The guessed norms were not checked.
     return plan.with_filled(read)
 
 
@@ -120,9 +122,9 @@ def _depends_on_gradients(trial: Trial, answer: Any) -> bool:
     if not flatten(answer):
         return False
     for path, made in trial.caller.around.read.items():  # Keep auditkit's total norm constant.
-        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER):
+        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER, GROUP_NORMS):
             norm = total_norm(benign())
-            fixed = {TOTAL_NORM: norm, TOTAL_NORM_NUMBER: float(norm)}
+            fixed = {TOTAL_NORM: norm, TOTAL_NORM_NUMBER: float(norm), GROUP_NORMS: [norm]}
             trial = trial.with_argument(path, fixed[made.value])
     text = repr(flatten(answer))
     if trial.numbers(_larger()) != text:

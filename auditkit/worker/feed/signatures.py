@@ -4,7 +4,7 @@ import functools
 import inspect
 import linecache
 import textwrap
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Callable, Container, List, Optional
 
 import torch
@@ -15,6 +15,18 @@ from .guesses import Guess, guess
 
 _SETUP_NAMES = ("register", "attach", "watch", "setup", "set_modules", "track", "add_module", "register_modules")
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def with_own_signature(function: Callable) -> Callable:
+    """Set `__wrapped__` if a decorator without functools.wraps hides the function behind `*args`; return it."""
+    if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
+        code = function.__code__
+        takes_anything = code.co_flags & inspect.CO_VARARGS and not code.co_argcount + code.co_kwonlyargcount
+        held = [cell.cell_contents for cell in function.__closure__ or () if takes_anything]
+        wrapped = [each for each in held if isinstance(each, FunctionType)]
+        if len(wrapped) == 1:
+            function.__wrapped__ = wrapped[0]  # type: ignore[attr-defined]
+    return function
 
 
 def required_parameters(function: Callable, given: Container[str]) -> List[str]:

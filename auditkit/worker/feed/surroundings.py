@@ -360,6 +360,7 @@ Surroundings.fakes = {
     **COMMON,
     guesses.TOTAL_NORM: lambda around, _: total_norm(around.grads),
     guesses.TOTAL_NORM_NUMBER: lambda around, _: float(to_host(total_norm(around.grads))),
+    guesses.GROUP_NORMS: lambda around, _: [total_norm(around.grads)],
     guesses.DEVICE: lambda around, _: _device(around),
     guesses.DEVICE_NAME: lambda around, _: str(_device(around)),
     guesses.NO_INF: lambda around, _: placed([torch.zeros(1)], around.device)[0],

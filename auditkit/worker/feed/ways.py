@@ -9,7 +9,7 @@ from ..base.torch_internals import raise_if_out_of_memory
 from ..serve.placeholders import PlaceholderTouched
 from . import guesses
 from .caller import CONSTRUCTOR, Caller
-from .plan import LISTS, MADE, SINGLE, Feed
+from .plan import LISTS, MADE, NORMS, SINGLE, Feed
 from .signatures import annotation_text, guessed, optional_first_parameter, required_parameters, setup_method
 from .stub import no_value
 from .uninitialized import SELF
@@ -55,9 +55,13 @@ def _feeds_of(caller: Caller, request: Dict[str, Any], way: _Way) -> Iterator[Fe
         yield Feed("object", "list", way.slots, MADE, [])
         return
     annotation = annotation_text(caller.annotation(way.setup, slot) or inspect.Parameter.empty)
-    for kind in [request["takes"]] if request.get("takes") else dict.fromkeys(_takes(slot, annotation)):
+    is_of_norms = guesses.holds_group_norms(slot)
+    order = ["gradients"] if is_of_norms else _takes(slot, annotation)
+    for kind in [request["takes"]] if request.get("takes") else dict.fromkeys(order):
         containers = ["list", "iterator"] if kind in ("parameters", "named_parameters", "gradients") else ["list"]
-        if kind in ("parameters", "gradients"):
+        if is_of_norms:
+            containers = [NORMS]
+        elif kind in ("parameters", "gradients"):
             containers = [*([LISTS] if slot.endswith("groups") else []), *containers]
             if _ONE_TENSOR.fullmatch(slot) or annotation.split(".")[-1] in ("Tensor", "Parameter"):
                 containers.insert(0, SINGLE)

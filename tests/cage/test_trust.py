@@ -112,6 +112,11 @@ def test_a_caged_run_says_so_writes_its_outputs_and_no_cache(place: Path) -> Non
     assert said["caged"][3] == said["plain"][3]
 
 
+def test_the_first_run_in_a_folder_says_once_that_its_code_runs(place: Path) -> None:
+    notes = ["auditkit ran the code of" in probe(place).stderr for _ in range(2)]
+    assert notes == [True, False]
+
+
 def test_a_diff_does_not_write_through_a_folder_that_is_a_link(place: Path) -> None:
     """Neither into the home folder nor back; the control is the same file in a real folder."""
     (place / "home" / "linked").mkdir()

@@ -130,22 +130,17 @@ def test_mcp_gives_each_call_a_sandbox(filed: Path) -> None:
 
 
 def test_no_result_of_the_cache_is_read_in_the_sandbox(tmp_path: Path) -> None:
-    """The control: without the sandbox the second run reads what the first one kept.
-
-    The first run in a folder says, once, that its code runs.
-    """
+    """The control: without the sandbox the second run reads what the first one kept."""
     (tmp_path / "home").mkdir()
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "stats.py").write_text(ESCAPE + NORM)
     mark = tmp_path / "home" / "escaped"
-    ran, notes = [], []
+    ran = []
     for before in ((), (), ("--cage",)):
         done = probe(tmp_path, "--json", before=before)
         (result,) = json.loads(done.stdout)["results"]
         ran.append((mark.exists(), result["outcome"]))
-        notes.append("auditkit ran the code of" in done.stderr)
         mark.unlink(missing_ok=True)
-    assert notes[:2] == [True, False]
     assert ran == [(True, "reproduced"), (False, "reproduced"), (False, "reproduced")]
 
 

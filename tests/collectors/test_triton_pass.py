@@ -11,6 +11,7 @@ import torch
 
 from auditkit.collectors import collect_dual_gradients, collect_gradients
 from auditkit.collectors.triton_pass import runs_on_triton
+from auditkit.worker.simulated.device import simulated_cuda
 from auditkit.worker.simulated.tensor import to_simulated
 
 pytestmark = pytest.mark.acceptance
@@ -47,7 +48,8 @@ def test_the_kernels_in_the_interpreter(selection: str, tmp_path: Path) -> None:
 def test_the_pass_is_for_cuda_memory_only() -> None:
     """Not for the CPU, and not for tensors that only say they are on a device."""
     assert not runs_on_triton([torch.ones(3)])
-    assert not runs_on_triton([to_simulated(torch.ones(3))])
+    with simulated_cuda():
+        assert not runs_on_triton([to_simulated(torch.ones(3))])
 
 
 def test_another_backend_is_refused() -> None:

@@ -108,7 +108,9 @@ def is_foreign(folder: Path) -> bool:
 
 
 def _ignored_by_git(root: Path) -> frozenset[str]:
-    """Return the files and the folders, `logs/`, that git ignores; none of a checkout that it ignores as a whole."""
+    """Return the files and the folders, `logs/`, that git ignores; none of a checkout that is no repository."""
+    if not (root / ".git").exists():
+        return frozenset()
     with contextlib.suppress(BadInputError, OSError):
         words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
         listed = git.run_git(root, *words)

@@ -202,7 +202,8 @@ class Surroundings(Recorder):
         if not isinstance(error, AttributeError) or error.obj is None or error.name is None:
             return {}
         found, held = guesses.of_object(error.name), error.obj
-        kind = _TENSOR if isinstance(held, (int, float)) and hasattr(torch.Tensor, error.name) else ""
+        is_number = isinstance(held, (int, float)) and self._made.get("p") is not held  # a parameter, not its power
+        kind = _TENSOR if is_number and hasattr(torch.Tensor, error.name) else ""
         if not kind and found is not None and (guesses.is_callable(found) or not is_called(*raised_at(error))):
             return {}
         return {

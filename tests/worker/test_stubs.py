@@ -117,6 +117,11 @@ def test_what_no_name_explains_is_named_and_not_swallowed_by_the_target() -> Non
     def looks(cfg: Any, model: nn.Module) -> Any:
         return clipped(model.parameters(), getattr(cfg, "frobnicate", 1.0))
 
+    def projects(p: Any, gradients: Any) -> Any:
+        return norm_of([each.view(-1) / len(p.shape) for each in gradients])
+
+    with pytest.raises(CannotFeedError, match="p.shape"):  # a parameter, not the power of a norm
+        plan_of(projects)
     with pytest.raises(CannotFeedError, match=r"^cfg.frobnicate: no value is known: give --argument cfg.frobnicate="):
         plan_of(hides)
     assert plan_of(hides, arguments={"cfg.frobnicate": 1.0}).clips

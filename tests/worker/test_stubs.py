@@ -120,7 +120,7 @@ def test_what_no_name_explains_is_named_and_not_swallowed_by_the_target() -> Non
     def projects(p: Any, gradients: Any) -> Any:
         return norm_of([each.view(-1) / len(p.shape) for each in gradients])
 
-    with pytest.raises(CannotFeedError, match="p.shape"):  # a parameter, not the power of a norm
+    with pytest.raises(CannotFeedError, match=r"p\.shape"):  # a parameter, not the power of a norm
         plan_of(projects)
     with pytest.raises(CannotFeedError, match=r"^cfg.frobnicate: no value is known: give --argument cfg.frobnicate="):
         plan_of(hides)

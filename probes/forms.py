@@ -305,10 +305,11 @@ def _compared_roles(ctx):
 
 
 def with_norm_afterwards(ctx, grads):
-    """Return the result, and for a target that writes, the gradients afterwards: it may have written a copy of them."""
-    answer = ctx.answer(grads)
-    if ctx.writes_gradients:
-        answer[AFTERWARDS] = ctx.exact_norm(grads)
+    """Return the result, and for a target that writes, the norm of the parameters' gradients after the same call."""
+    if not ctx.writes_gradients:
+        return ctx.answer(grads)
+    answer, left = ctx.answer_and_left(grads)
+    answer[AFTERWARDS] = ctx.exact_norm(left)
     return answer
 
 

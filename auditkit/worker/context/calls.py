@@ -71,7 +71,17 @@ class Calls:
         with on_device(self.device), self.target_errors():
             raw = self.prepared(grads, True, given, second)()
             types = types_of(raw)
-        return effects.effect(given) if self.plan.writes and not self.plan.fields else flatten(raw), types
+        return self._numbers(raw, given), types
+
+    def answer_and_left(self, grads: Sequence[Any]) -> Tuple[Dict[str, Any], List[Optional[torch.Tensor]]]:
+        """Return every number of the result by field, and the gradients afterwards as `left_by` does, of one call."""
+        given: List[GroupInput] = []
+        with on_device(self.device), self.target_errors():
+            raw = self.prepared(grads, given=given)()
+        return self._numbers(raw, given), effects.on_host(effects.gradients_now(given[0]))
+
+    def _numbers(self, raw: Any, given: Sequence[GroupInput]) -> Dict[str, Any]:
+        return effects.effect(given) if self.plan.writes and not self.plan.fields else flatten(raw)
 
     def words(self, grads: Sequence[Any]) -> Dict[str, str]:
         """Return every string, enum member and None of the result by field."""
@@ -109,10 +119,7 @@ class Calls:
 
     def left_by(self, grads: Sequence[Any]) -> List[Optional[torch.Tensor]]:
         """Return the gradients after one call, dense on the host; None for a removed one."""
-        given: List[GroupInput] = []
-        with on_device(self.device), self.target_errors():
-            self.prepared(grads, given=given)()
-        return effects.on_host(effects.gradients_now(given[0]))
+        return self.answer_and_left(grads)[1]
 
     def answers_in_turn(self, makes: Sequence[Make]) -> List[Dict[str, Any]]:
         """Return the results of one instance for these gradients one after the other."""

@@ -61,6 +61,8 @@ class Guess(NamedTuple):
 
 STEP = Guess(0, 100)
 """Periodic work runs at step 0, and in most programs at step 100."""
+POWER = Guess(2.0)
+"""The order of a norm."""
 _CLIP = Guess(1.0, 0.5)
 _CLIP_OPTIONS = Guess({"max_norm": 1.0}, {"max_norm": 0.5})
 _WORD = r"(?:.*_)?"
@@ -71,7 +73,7 @@ _LIMIT = r"(?:(?:{0}|{1})_)*(?:{0})(?:_(?:{0}|{1}))*".format(
 _Patterns = Tuple[Tuple[str, Any], ...]
 _BY_NAME: _Patterns = (
     (r"((loss|grad|inv|inverse|cur|combined)_)?scale|factor", Guess(2.0, 4.0)),
-    (r"((grad|clip)_)?norm_type|norm_order|ord|p|norm", Guess(2.0)),
+    (r"((grad|clip)_)?norm_type|norm_order|ord|p|norm", POWER),
     (r"eps|epsilon", Guess(1e-8, 1e-6)),
     (r"num_updates|batch_idx|i|it|idx", STEP),
     (r"noise_multiplier", Guess(1.0, 0.5)),

@@ -202,15 +202,17 @@ class Surroundings(Recorder):
         if not isinstance(error, AttributeError) or error.obj is None or error.name is None:
             return {}
         found, held = guesses.of_object(error.name), error.obj
-        is_number = isinstance(held, (int, float)) and self._made.get("p") is not held  # a parameter, not its power
+        paths = [
+            path
+            for path, made in self._made.items()
+            if made is held or (isinstance(made, list) and any(each is held for each in made))
+        ]
+        is_power = any(self.read.get(path) is guesses.POWER for path in paths)  # no tensor: `p` is a parameter here
+        is_number = isinstance(held, (int, float)) and not is_power
         kind = _TENSOR if is_number and hasattr(torch.Tensor, error.name) else ""
         if not kind and found is not None and (guesses.is_callable(found) or not is_called(*raised_at(error))):
             return {}
-        return {
-            path: kind
-            for path, made in self._made.items()
-            if made is held or (isinstance(made, list) and any(each is held for each in made))
-        }
+        return dict.fromkeys(paths, kind)
 
     def _kind_of(self, made: Any) -> str:
         if made is None:

@@ -147,3 +147,17 @@ def clip_to_norm(parameters, max_norm=1.0):
     if norm > max_norm:
         for g in grads:
             g.mul_(max_norm / norm)
+
+
+def clamp_by_hooks(model, clip=1.0):
+    """Hold each gradient between -clip and clip from the next backward pass on; of a sparse one its stored values."""
+
+    def clamped(grad):
+        if not grad.is_sparse:
+            return grad.clamp(-clip, clip)
+        grad = grad.coalesce()
+        grad._values().clamp_(-clip, clip)
+        return grad
+
+    for parameter in model.parameters():
+        parameter.register_hook(clamped)

@@ -197,7 +197,7 @@ def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) 
     for finisher in finishers:
         function = finisher.function
         is_of_another = function.is_bound and function.owner is not collector.owner
-        if is_of_another or calls.calls(collector, function):
+        if function is collector or is_of_another or calls.calls(collector, function):
             continue
         is_namesake = finisher.is_named and _subject(function.name) == _subject(collector.name)
         if produced.issuperset(finisher.keys) and (finisher.keys or is_namesake):

@@ -206,7 +206,9 @@ class CollectorCalls:
 
 def may_read_gradients(function: Function) -> bool:
     """Return whether it is worth following gradients through a function, by a cheap text search."""
-    return any(word in function.text for word in _WORDS) and _READS.search(function.text) is not None
+    text = function.text
+    is_likely = any(word in text for word in _WORDS) and _READS.search(text) is not None
+    return is_likely or bool(gradient_parameters(function))
 
 
 def gradient_parameters(function: Function) -> list[str]:

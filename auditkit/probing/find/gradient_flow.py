@@ -47,6 +47,8 @@ class GradientFlow:
     """The mark of each `return` with a value, by its line."""
     trains: bool = False
     differentiates: bool = False
+    scales: bool = False
+    """Whether gradients are multiplied by statistics or by a norm."""
 
     @property
     def tells_flags(self) -> bool:
@@ -190,7 +192,7 @@ class Tracer:
         if made is not None and not isinstance(value, ast.Call):
             self.enter(made, [])  # A factory: the function that it returns does the work.
             return
-        if self.replaces and self.mark(value) == GRADIENTS and self.limits(value):
+        if self.replaces and self.mark(value) == GRADIENTS and (self.flow.scales or self.limits(value)):
             self.flow.clips.setdefault("what it returns", node.lineno)
         if dotted_name(value).startswith("self."):
             control = NOTHING  # A guard returns a value that was known before.
@@ -317,8 +319,10 @@ class Tracer:
                 return STATISTICS if self.mark(test) == STATISTICS else chosen
             case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
                 marks = {self.mark(left), self.mark(right)}
-                scales = GRADIENTS in marks and marks & {STATISTICS, NORM}
-                return GRADIENTS if scales else max(marks)  # `grad * clip_coef` is a gradient
+                if GRADIENTS in marks and marks & {STATISTICS, NORM}:
+                    self.flow.scales = True
+                    return GRADIENTS  # `grad * clip_coef` is a gradient
+                return max(marks)
             case _:
                 return max((self.mark(part) for part in children(node) if isinstance(part, ast.expr)), default=NOTHING)
 
@@ -412,7 +416,7 @@ class Tracer:
         if helper.clips and (self.limits_by_name or names.speaks_of_gradients(last_name(node.func))):
             self.flow.clips.setdefault(written, node.lineno)
         if helper.mark == STATISTICS:
-            self.flow.flags[written] = helper.tells_flags
+            self.flow.flags[written] = helper.tells_flags or names.is_finite_check(last_name(node.func))
         self.flow.differentiates |= helper.differentiates
         return max(helper.mark, mark)
 
@@ -557,6 +561,8 @@ def updates_parameters(nodes: Sequence[ast.AST]) -> bool:
             case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _CHANGES_ALL:
                 if is_parameter(first):
                     return True
+            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
+                return True
             case ast.Assign(targets=targets):
                 data = (each for each in targets if isinstance(each, ast.Attribute) and each.attr == "data")
                 if any(map(is_parameter, data)):

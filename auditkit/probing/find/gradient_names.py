@@ -116,7 +116,8 @@ def is_helper_of_collectors(name: str) -> bool:
         return False
     is_asked_for = _words(name)[:1] in (("get",), ("compute",), ("calc",), ("calculate",))
     of_all = bool(words & {"norm", "norms"}) and (bool(words & {"total", "global"}) or is_asked_for)
-    return of_all or bool(words & (vocabulary.GRADIENT_WORDS | vocabulary.FINITE_WORDS | {"zeros"}))
+    is_named = words & (vocabulary.GRADIENT_WORDS | vocabulary.FINITE_WORDS | {"zeros"})
+    return of_all or bool(is_named) or name.startswith("clip_")
 
 
 def speaks_of_gradients(name: str) -> bool:

@@ -60,7 +60,7 @@ class LibraryMethods:
         top = package.partition(".")[0]
         is_plain = package.replace(".", "").isidentifier() and package == package.lower()
         is_own = not is_plain or top == "torch" or top in self._parts
-        is_known = names.clips(name) or names.gets_norm(name)
+        is_known = names.clips(name) or names.gets_norm(name) or name == "grad_norm"
         return "" if is_own or not is_known else f"{package}:{name}"
 
     @cached_property
@@ -72,9 +72,12 @@ class LibraryMethods:
         """Return the library's class whose instance a name is: by its constructor, or by a method of only one class."""
         if module not in self._holders:
             self._holders[module] = dict(self._made(module))
-        known = self._holders[module].get(receiver) or _ONLY_OF.get(method)
+        known = self._holders[module].get(receiver)
         if known or not receiver:
             return known or ""
+        only_of = _ONLY_OF.get(method)
+        if only_of:
+            return "" if self._is_defined_here(only_of, method) else only_of
         if module.origins.get(receiver.partition(".")[0]):
             return ""
         sharded = (self._foreign(module, local) for local in module.origins if method == "clip_grad_norm_")
@@ -85,6 +88,12 @@ class LibraryMethods:
         top, file = package.partition(".")[0], self._files.path / module.file
         own = {file.parent / f"{top}.py", file.parent / top / "__init__.py"} - {file}
         return self._files.file_of(top) is not None or not self._files.names.keys().isdisjoint(own)
+
+    def _is_defined_here(self, known: str, method: str) -> bool:
+        """Return whether the checkout is that library, or has a class of its own with that method."""
+        package = re.split("[.:]", known)[0]
+        methods = (function.name for function in self._files.functions() if function.owner is not None)
+        return self._files.file_of(package) is not None or method in methods
 
     def _made(self, module: Module) -> Iterator[tuple[str, str]]:
         """Yield the names that get an instance of a library's class, by an assignment or an annotation."""
@@ -127,6 +136,8 @@ def library_calls(files: PythonFiles) -> Iterator[Candidate]:
 
     Each is a candidate with one place, such as `train.py:312 in main`, and its literal arguments.
     """
+    if files.file_of(_MODULE) is not None:
+        return  # The checkout is torch itself.
     methods = LibraryMethods(files)
     for module in list(files.matching(_NAMED)):
         for call, inside in _calls(module):

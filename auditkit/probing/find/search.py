@@ -22,7 +22,7 @@ from auditkit.probing.find.gradient_names import is_finite_check
 from auditkit.probing.find.library_calls import library_calls
 from auditkit.probing.find.training_steps import TOUCHES_STEPS, step_candidates
 from auditkit.probing.source.files import is_in_side_folder
-from auditkit.probing.source.modules import Function
+from auditkit.probing.source.modules import Function, last_name
 from auditkit.probing.source.python_files import PythonFiles, garbage_collection_paused
 from auditkit.worker.gradients import slot_names
 
@@ -169,6 +169,7 @@ def _spectral_contract(function: Function) -> Contract | None:
         return None
     if "echo" in function.name.lower():
         return Contract.SPECTRAL_ECHO
-    is_svd = "svds" in function.name.lower()
+    calls = [last_name(node.func) for node in function.nodes if isinstance(node, ast.Call)]
+    is_svd = "svds" in function.name.lower() or any("svd" in name and "svdvals" not in name for name in calls)
     is_several = any(isinstance(value, ast.Tuple | ast.Dict | ast.Call) for value in returned)
     return Contract.ALIGNED_SVD if is_svd and is_several else None

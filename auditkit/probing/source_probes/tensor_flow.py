@@ -349,6 +349,8 @@ class _Flow:
         keywords = [self.visit(item.value) for item in node.keywords]
         if name in _WRAPPERS and given:
             inner = join(*map(element, given if name == "chain" else given[:1]))
+            if name == "sorted" and inner == TENSOR and not node.keywords:
+                self.each(node, "sorted()", given[0])  # it evaluates the truth of each comparison
             return ("table" if name == "set" else "items", inner)
         if not full and written == name and (found := self.builtin(node, name, given)) is not False:
             return found
@@ -366,6 +368,12 @@ class _Flow:
             return self.method_call(node, node.func, given)
         return TENSOR if self.visit(node.func) == MODULE else None
 
+    def each(self, node: ast.Call, what: str, kind: Kind) -> None:
+        """Note that a function reads each element of its last argument."""
+        self.loops.append(_Loop(node, node.args[-1], holds_tensors(kind)))
+        self.read(node, what, node.args[-1])
+        self.loops.pop()
+
     def builtin(self, node: ast.Call, name: str, given: list[Kind]) -> Kind:
         """Return the result of a built-in function, or False; `float(norm)` reads a tensor, `max(norms)` each one."""
         first = given[0] if given else None
@@ -377,9 +385,7 @@ class _Flow:
                 return HOST
             case "any" | "all" | "max" | "min" if len(given) == 1:
                 if element(first) == TENSOR and first != TENSOR and not node.keywords:
-                    self.loops.append(_Loop(node, node.args[-1], True))  # it reads each element
-                    self.read(node, f"{name}()", node.args[-1])
-                    self.loops.pop()
+                    self.each(node, f"{name}()", first)
                 return element(first) if name in ("max", "min") else HOST
             case "enumerate":
                 return ("items", ("row", (HOST, element(first))))

@@ -150,9 +150,8 @@ class _Stored:
         if self._says_more_than(found) and not around.silences(path.rpartition(".")[2]):
             with contextlib.suppress(UnknownValueError):
                 value = self._evaluated(made, around)
-                if (
-                    type(value) in (list, dict) and not value
-                ):  # An empty container says nothing of what a target finds in it.
+                # An empty container says nothing of what a target finds in it.
+                if type(value) in (list, dict) and not value:
                     raise UnknownValueError(path)
                 around.read[path] = Guess("{}, as __init__ stores it".format(ast.unparse(self._node)))
                 return value

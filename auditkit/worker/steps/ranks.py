@@ -165,7 +165,7 @@ class _RankValues(Values):
             self.model: Any = torch.nn.parallel.DistributedDataParallel(self.model)
         elif wrapping == "fsdp2":
             self.model = _sharded(self.model)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), self.optimizer.defaults["lr"])
+        self.optimizer = type(self.optimizer)(self.model.parameters(), self.optimizer.defaults["lr"])
 
     def made(self, value: Any, path: str = "") -> Any:
         """Return the number of ranks, or the rank, for a value that means one process."""

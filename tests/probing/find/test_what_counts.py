@@ -122,6 +122,10 @@ NOT_FOUND = {
     "asks for presence and raises": (
         "def f(params):\n    for p in params:\n        if p.grad is None:\n            raise ValueError\n"
     ),
+    "an update in place": (
+        "def f(params, lr):\n    for p in params:\n        p.data -= lr * p.grad\n"
+        "    return max(p.grad.norm() for p in params)\n"
+    ),
     "an update rule": (
         "def f(params, grads, exp_avg_sqs):\n    for p, g, v in zip(params, grads, exp_avg_sqs):\n"
         "        v.mul_(0.9).add_(g.pow(2).mean())\n        p.sub_(g / g.norm())\n    return grads[0].norm()\n"

@@ -39,6 +39,7 @@ def lines(folder: Path, body: str, signature: str = "f(self, model, parameters, 
         "return [g.nonzero() for g in grads]",
         "return [g for g in grads if torch.isfinite(g).all()]",
         "return [n.item() for n in torch.stack([g.norm() for g in grads])]",
+        "return sorted([g.norm() for g in grads])",
         "return [p.grad.norm().item() for group in self.optimizer.param_groups for p in group['params']]",
     ],
 )

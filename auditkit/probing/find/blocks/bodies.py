@@ -226,7 +226,7 @@ def _parts(value: ast.AST) -> list[ast.expr]:
     """Return the values inside an f-string, a formatted text or a container."""
     holders = ast.JoinedStr | ast.FormattedValue | ast.Dict | ast.Tuple | ast.List
     is_format = isinstance(value, ast.Call) and isinstance(getattr(value.func, "value", None), ast.Constant)
-    if is_format or isinstance(value, holders):
+    if is_format or isinstance(value, holders) or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod)):
         return [part for each in children(value) for part in _parts(each)]
     return [value] if isinstance(value, ast.expr) else []
 

@@ -109,8 +109,7 @@ class Scope:
 
     def rewrites(self, statement: ast.stmt) -> bool:
         """Return whether the statement itself replaces gradients without limiting them."""
-        targets = [each for each in changed_by(statement) if isinstance(each, ast.Attribute)]
-        return any(each.attr.endswith("grad") for each in targets) and not self.limits(statement)
+        return any(map(_writes_gradient, changed_by(statement))) and not self.limits(statement)
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -143,6 +142,12 @@ def _places(suite: Suite, around: ast.stmt | None) -> Iterator[tuple[ast.stmt, P
         if not isinstance(statement, FunctionNode | ast.ClassDef):
             for inner in suites_of(statement):
                 yield from _places(inner, statement)
+
+
+def _writes_gradient(target: ast.expr) -> bool:
+    """Return whether the target is `p.grad` or `p.grad.data`."""
+    inner = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
+    return isinstance(inner, ast.Attribute) and inner.attr.endswith("grad")
 
 
 class _ParameterGradients(Tracer):

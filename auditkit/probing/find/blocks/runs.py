@@ -159,6 +159,8 @@ def _computes(scope: Scope, statement: ast.stmt) -> bool:
 def is_calm(scope: Scope, value: ast.expr) -> bool:
     """Return whether evaluating an expression has no side effect."""
     for node in ast.walk(value):
+        if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
+            return False
         if isinstance(node, ast.Call):
             last = last_name(node.func)
             if scope.module.full_name(dotted_name(node.func)).partition(".")[0] in vocabulary.PLAIN_MODULES:
@@ -231,6 +233,8 @@ def is_start(statement: ast.stmt) -> bool:
         return all(isinstance(each, ast.Constant) for each in value.elts)
     if isinstance(value, ast.Dict):
         return not value.keys
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
     return isinstance(value, ast.Constant)
 
 

@@ -19,6 +19,7 @@ from auditkit.worker.feed import guesses
 from auditkit.worker.steps import roles
 
 MAY_TRAIN = re.compile(r"\.backward\(")
+_LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _FURTHEST = 30
 """How many statements before the backward pass are searched for what it needs."""
@@ -82,7 +83,7 @@ def _joining(scope: Scope, backward: ast.stmt, step: ast.stmt) -> Run | None:
 def _widened(scope: Scope, run: Run, calls: TrainingCalls) -> Run:
     """Extend a run to what makes the batch and the loss, and to what clears gradients; include a loop over batches."""
     _take_after(run, calls)
-    _take_before(run)
+    _take_before(run, calls)
     around = scope.places[run.statements[0]].around
     if isinstance(around, ast.With | ast.If | ast.Try) and not any(_any_call(each, _clears) for each in run.statements):
         place = scope.places[around]
@@ -129,7 +130,7 @@ def _updates_scale(call: ast.Call) -> bool:
     return head.endswith("scaler") and name.rpartition(".")[2] == "update"
 
 
-def _take_before(run: Run) -> None:
+def _take_before(run: Run, calls: TrainingCalls) -> None:
     """Extend the run back to the first statement that sets what it reads, except objects made once for all steps."""
     read = set(reads_of(run.statements))
     for index in range(run.first - 1, max(-1, run.first - _FURTHEST), -1):
@@ -137,7 +138,9 @@ def _take_before(run: Run) -> None:
         if isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
             continue
         stored = names_of(statement).stores
-        if any(map(roles.is_part, stored)):
+        if any(roles.is_part(name) or _LOADERS.fullmatch(name) for name in stored):
+            return
+        if _any_call(statement, calls.is_step):
             return
         clears = _any_call(statement, _clears)
         if clears or stored & read:
@@ -159,7 +162,7 @@ def _kept(statement: ast.stmt, scope: Scope, calls: TrainingCalls, is_in_loop: b
     """Return the statement without reports; a statement that leaves the loop around the run becomes a return."""
     if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break | ast.Continue) and not is_in_loop):
         return [ast.copy_location(ast.Return(None), statement)]
-    if scope.tells(statement):
+    if scope.tells(statement) and not (_any_call(statement, calls.is_backward) or _any_call(statement, calls.is_step)):
         return []
     if not suites_of(statement) or isinstance(statement, FunctionNode | ast.ClassDef):
         return [statement]

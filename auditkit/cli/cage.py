@@ -119,7 +119,7 @@ def _output(path: str, checkouts: Sequence[str]) -> str:
     from auditkit.errors import BadInputError
     from auditkit.sandbox import is_private
 
-    holds_one = any(f"{top}/".startswith(f"{path}/") for top in checkouts)
+    holds_one = any(f"{top}/".startswith(f"{path}/") for top in (*checkouts, os.path.dirname(os.getcwd())))
     if holds_one or os.path.lexists(f"{path}/.git") or os.path.realpath(path) != path or is_private(path):
         hint = "name a path without links that is no repository and holds no checkout"
         raise BadInputError(f"--cage does not write to {path}", hint)

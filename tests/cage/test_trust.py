@@ -136,7 +136,7 @@ def test_a_diff_does_not_write_through_a_folder_that_is_a_link(place: Path) -> N
     assert (place / "home" / "linked" / "norms.py").read_text() == NORM
 
 
-@pytest.mark.parametrize("way", ["link", "linked folder", "home", "repository", "over the checkout"])
+@pytest.mark.parametrize("way", ["link", "linked folder", "home", "repository", "over the checkout", "over here"])
 def test_an_output_that_leads_elsewhere_is_refused(place: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything runs: `--tickets` and `--save` may name places of a hostile checkout."""
     monkeypatch.setenv("HOME", str(place / "home"))
@@ -146,10 +146,13 @@ def test_an_output_that_leads_elsewhere_is_refused(place: Path, way: str, monkey
     (place / "repository" / ".git").mkdir(parents=True)
     named = {
         "link": "checkout/tickets", "linked folder": "checkout/deep/tickets", "home": "home",
-        "repository": "repository", "over the checkout": ".",
+        "repository": "repository", "over the checkout": ".", "over here": "..",
     }[way]  # fmt: skip
+    (place / "here" / "inner").mkdir(parents=True)
+    monkeypatch.chdir(place / "here" / "inner" if way == "over here" else place)
     with pytest.raises(BadInputError):
-        cage.mounts_of(["audit", "checkout", "--tickets", named])
+        cage.mounts_of(["audit", str(place / "checkout"), "--tickets", named])
+    monkeypatch.chdir(place)
     mounts = cage.mounts_of(["audit", "checkout", "--tickets", "own"])
     assert mounts.write == [str(place / "own")], "control"
 

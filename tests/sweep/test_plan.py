@@ -48,6 +48,11 @@ def planned(folder: Path, text: str) -> list[Any]:
     return list(jobs_of(read_plan_file(path)))
 
 
+def test_the_published_sweep_is_a_plan() -> None:
+    """docs/evidence/field.md is made of it."""
+    assert len(list(jobs_of(read_plan_file(Path(__file__).parents[2] / "benchmarks" / "field.yaml")))) == 34
+
+
 def test_every_list_is_crossed_with_the_checkouts(tmp_path: Path, code: Path) -> None:
     jobs = planned(tmp_path, WHOLE)
     cells = [(one.name, one.environment.torch, one.device.value) for one in jobs]

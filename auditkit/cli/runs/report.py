@@ -256,7 +256,7 @@ def _silent_lines(run: Run) -> Iterator[str]:
 
     stopped = "\n".join(each.message for each in ([] if run.matrix else load_failures(run)))
     for (why, message), those in without_result(run.results).items():
-        if message[:_RECOGNIZED] in stopped:
+        if message and message[:_RECOGNIZED] in stopped:
             continue
         probes, targets = {one.probe for one in those}, {one.target for one in those}
         named = those[0].probe if len(probes) == 1 else f"{len(probes)} probes"

@@ -18,6 +18,7 @@ REPRODUCED: dict[str, set[str]] = {
     "train_for_cuda": set(),
     "train_one_batch": set(),
     "train_by_iterator": set(),
+    "train_with_its_own_groups": set(),
     "train_on_values": set(),
     "train_every_fourth": set(),
     "train_every_fourth_undivided": {ACCUMULATION},

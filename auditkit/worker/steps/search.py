@@ -14,7 +14,7 @@ from . import roles
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone
 from .seam import added_up, norm_of
 from .toy_model import FORMS, NEXT_TOKENS, PIXELS, RETURNS, make_batches
-from .values import Case
+from .values import Case, unpacked
 
 CONTRACT = "train_step"
 _BATCHES, _MOST_BATCHES = 4, 128
@@ -82,7 +82,8 @@ def _feeds(caller: Caller) -> Iterator[StepFeed]:
     if _NAMES_TOKENS.search(source):
         tasks = ["tokens", "samples", "values"]
     tasks += [PIXELS] if _NAMES_PIXELS.search(source) else []
-    forms = sorted(FORMS, key=lambda form: form == "mapping", reverse=bool(_NAMES_ITEMS.search(source)))
+    is_mapping = _NAMES_ITEMS.search(source) and not unpacked(source)  # unpacked, a mapping gives its keys
+    forms = sorted(FORMS, key=lambda form: form == "mapping", reverse=bool(is_mapping))
     ways = (False, True) if caller.needs_instance() else (False,)
     for is_made, task, form, returns in itertools.product(ways, tasks, forms, RETURNS):
         yield StepFeed(returns, form, task, is_made=is_made)

@@ -81,15 +81,19 @@ class Case(NamedTuple):
     calls: int = 1
 
 
+def unpacked(source: str) -> int:
+    """Return how many names a step unpacks a batch into, as in `x, y, state = next(loader)`; 0 if it does not."""
+    found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
+    return len(found.group(1).split(", ")) if found is not None else 0
+
+
 class Loader:
     """Batches as a loader, an iterator or a list; `drawn` counts those that were taken."""
 
     def __init__(self, form: str, batches: List[Batch], source: str) -> None:
         self.batches = list(batches)
         self._form = form
-        # How many names the loop unpacks a batch into: `x, y, state = next(loader)`.
-        found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
-        self._width = len(found.group(1).split(", ")) if found is not None else 0
+        self._width = unpacked(source)
         self.items = self._fresh()
         self.drawn = self.passes = 0
         self._rest: Iterator[Any] = iter(self.items)
@@ -184,8 +188,19 @@ class Values(Recorder):
         return super().made(value, path)
 
 
+class _Group(Dict[str, Any]):
+    """A group of parameters; a key that only the program's own optimizer has is None."""
+
+    def __missing__(self, key: str) -> Any:
+        return self["lr"] if key == "initial_lr" else None  # a schedule of torch sets it
+
+
 class _Optimizer(torch.optim.SGD):
     """An optimizer that a program may have wrapped: `step_and_update_lr` steps."""
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        self.param_groups[-1] = _Group(self.param_groups[-1])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("step_"):

@@ -52,6 +52,19 @@ def train_by_iterator(model, optimizer, data_iterator, num_steps, micro_batches)
         optimizer.step()
 
 
+def train_with_its_own_groups(model, optimizer, loader, accumulation_steps):
+    """A setting of each group, of which one is torch's schedule's and one another optimizer's; a state beside a batch."""
+    x, y = next(loader)
+    for _ in range(4):
+        for _ in range(accumulation_steps):
+            (functional.cross_entropy(model(x), y) / accumulation_steps).backward()
+            x, y = next(loader)
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * (0.5 if group["kind"] == "muon" else 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def train_on_values(net, opt, x, y, loss_fn):
     """Regression of one batch."""
     opt.zero_grad()

@@ -151,17 +151,22 @@ def _code_digest() -> str:
 def _packages(interpreter: str) -> str:
     """Return a digest of an interpreter's packages, from its folders, without starting it.
 
-    It covers the interpreter's version and that of each distribution, and the files of editable installs.
+    It covers the interpreter's version and that of each distribution, and the files of editable installs. A folder of
+    distributions that a .pth file names is read as such: the bytes of a torch in it would take 5 s.
     """
     real = os.path.realpath(interpreter)
     prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(each)) for each in (os.path.abspath(interpreter), real))
     told: list[Any] = [real, *map(_stamp, (real, *(os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes)))]
-    for folder in (folder for prefix in prefixes for folder in sorted(Path(prefix).glob("lib*/python3*/*-packages"))):
+    folders = [folder for prefix in prefixes for folder in sorted(Path(prefix).glob("lib*/python3*/*-packages"))]
+    for folder in folders:  # it grows
         for path in sorted(folder.iterdir()):
             told.append([path.name, _stamp(os.path.join(path, "RECORD") if path.suffix == ".dist-info" else str(path))])
             if path.suffix == ".pth" or path.name.startswith("__editable__"):
                 named = re.findall(r"(?m)^(/.+?)\s*$|['\"](/[^'\"\n]+)['\"]", path.read_text("utf-8", "replace"))
-                told += [_files_digest(Path(each)) for pair in named for each in pair if os.path.isdir(each)]
+                linked = [Path(each) for pair in named for each in pair if os.path.isdir(each)]
+                holds = {each: any(each.glob("*.dist-info")) for each in linked}
+                folders += [each for each in linked if holds[each] and each not in folders]
+                told += [_files_digest(each) for each in linked if not holds[each]]
     return _digest(told)
 
 

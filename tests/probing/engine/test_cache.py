@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.probing.engine.results import TargetRun
 from auditkit.probing.engine.runner import run_target
 from auditkit.probing.engine.sandbox import Setting
+from tests.filing_helpers import put
 from tests.probing_helpers import EMPTY
 
 pytestmark = pytest.mark.process
@@ -73,6 +75,18 @@ def test_the_same_bytes_run_once_and_any_change_runs_again(checkout: Path, monke
     assert was_cached(asked(checkout))
     monkeypatch.setattr(cache_module, "_packages", lambda _: "another torch")
     assert not was_cached(asked(checkout))
+
+
+def test_editable_code_is_read_and_linked_packages_by_their_versions(tmp_path: Path) -> None:
+    site, code, linked = (tmp_path / name for name in ("env/lib/python3.11/site-packages", "code", "linked"))
+    for file in (code / "own.py", linked / "torch/big.py", linked / "torch-2.dist-info/RECORD"):
+        put(file.parent, file.name, "1")
+    put(site, "linked.pth", f"{code}\n{linked}\n")
+    digests = [cache_module._packages.__wrapped__(str(tmp_path / "env/bin/python"))]
+    for file in (linked / "torch/big.py", linked / "torch-2.dist-info/RECORD", code / "own.py"):
+        file.write_text("2, changed")
+        digests.append(cache_module._packages.__wrapped__(str(tmp_path / "env/bin/python")))
+    assert [one == other for one, other in itertools.pairwise(digests)] == [True, False, False]
 
 
 def test_a_module_that_rewrites_another_one_does_not_supply_its_results(checkout: Path) -> None:

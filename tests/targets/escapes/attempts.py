@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import json
+import mmap
 import os
 import signal
 import socket
@@ -226,7 +227,8 @@ def type_into_a_terminal():
 
 @attempt
 def take_a_lot_of_memory():
-    return len(bytearray(PLACES["memory_bytes"]))  # nothing of it is touched
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return len(mmap.mmap(-1, PLACES["memory_bytes"], private))  # nothing of it is touched
 
 
 @attempt

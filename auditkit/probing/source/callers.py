@@ -281,7 +281,10 @@ class Callers:
         return max(own, above, key=_rank)
 
     def _unless_called(self, use: Use) -> str:
-        """Return who calls what the checkout does not: "" if it trains nothing, or a base class or a decorator may."""
+        """Return who calls what the checkout does not: "" if it trains nothing, or a base class or a decorator may.
+
+        A function that trains is where the calls begin: a launcher, a notebook or a user starts it.
+        """
         function, owner = use.function, self._owner(use.module, use.function or use.node)
         assert function is not None
         if not self.trains or function.decorator_list or (owner is not None and owner.bases):
@@ -293,7 +296,8 @@ class Callers:
             (word.search(data) if file.endswith("__init__.py") else exported.search(data)) is not None
             for file, data in self.files.items()
         )
-        return EXPORTED if is_exported else NO_CALLER
+        trains = _TRAINS.search(ast.unparse(function).encode())
+        return EXPORTED if is_exported else "" if trains else NO_CALLER
 
     def entry_points(self, use: Use, steps: int = 2) -> list[str]:
         """Return where the calls begin within two steps: functions, and files of scripts and tests."""

@@ -111,10 +111,10 @@ def audit(
     if against is not None and not (new_only or changed):
         raise BadInputError("--against is for --new-only and --changed", "add one of the two")
     files = outputs.checked()
-    is_here = bool(checkout or new_only or changed or options.runs.config) or Path(CONFIG_NAME).is_file()
-    demo = not is_here and is_about_specimen(options.targets.target or ())
+    is_here = bool(checkout or new_only or changed or options.config) or Path(CONFIG_NAME).is_file()
+    demo = not is_here and is_about_specimen(options.target or ())
     with base_at(against if new_only else None, checkout) as base:
-        configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else checkout)
+        configuration = base.configuration(options.config, str(specimen_dir()) if demo else checkout)
         usual = DEMO_FOLDER / "tickets" if demo else Path("tickets")  # auditkit creates no folder by itself
         usual_folder = usual if demo or usual.is_dir() else None
         folder = None if no_tickets else tickets or configuration.tickets or usual_folder

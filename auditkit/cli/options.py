@@ -163,11 +163,8 @@ class MatrixOptions:
 
 
 @dataclass(frozen=True)
-class AuditOptions:
+class AuditOptions(MatrixOptions, TargetOptions):
     """What is checked, and how that is run: all that `audit` and `probe run` have in common."""
-
-    targets: TargetOptions
-    runs: MatrixOptions
 
     def request(
         self, checkout: str | None, config: Config, probes: Sequence[str] | None, tickets: Path | None, **more: Any
@@ -178,8 +175,8 @@ class AuditOptions:
 
         return AuditRequest(
             checkout=checkout_of(checkout, config),
-            arms=self.runs.arms(config),
-            targets=self.targets.targets(config, checkout),
+            arms=self.arms(config),
+            targets=self.targets(config, checkout),
             probes=tuple(probes or ()),
             tickets=tickets,
             command=typed_command(),

@@ -92,7 +92,7 @@ def run_probes(
     from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
     from auditkit.probing.run.configuration import read_configuration
 
-    configuration = read_configuration(options.runs.config, checkout or ".")
+    configuration = read_configuration(options.config, checkout or ".")
     request = options.request(checkout, configuration, probes, None, whole_source=True)
     try:
         run_and_finish(request, results, named=True, wants_tickets=False, save=save)

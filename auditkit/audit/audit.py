@@ -57,11 +57,10 @@ class AuditRequest:
     """What to audit and where findings go; None takes the configuration's value, then the default.
 
     `arms` are the options of each column of the table; they differ in interpreter and device. `tickets` of None files
-    nothing. `command` is what the user typed: the screen proposes the next command from it. `whole_source` lets source
-    probes read every module, not only those that deal with gradients. `style` also runs the style probes, whose
-    findings get no ticket unless their probe was named. `fix_time_s` limits the search for fixes. `known` are tickets
-    to compare the findings with; auditkit then files none. With `changed_since` auditkit checks only what changed since
-    that revision.
+    nothing. `whole_source` lets source probes read every module, not only those that deal with gradients. `style` also
+    runs the style probes, whose findings get no ticket unless their probe was named. `fix_time_s` limits the search for
+    fixes. `known` are tickets to compare the findings with; auditkit then files none. With `changed_since` auditkit
+    checks only what changed since that revision.
     """
 
     checkout: str
@@ -76,7 +75,6 @@ class AuditRequest:
     fix_time_s: float = 0.0
     known: Known | None = None
     changed_since: str | None = None
-    command: str = ""
 
     @property
     def config(self) -> Config:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -179,7 +178,6 @@ class AuditOptions(MatrixOptions, TargetOptions):
             targets=self.targets(config, checkout),
             probes=tuple(probes or ()),
             tickets=tickets,
-            command=typed_command(),
             **more,
         )
 
@@ -262,10 +260,3 @@ def with_cache(options: RunOptions, fresh: bool) -> RunOptions:
     from dataclasses import replace
 
     return replace(options, uses_cache=True, fresh=fresh, first=FIRST.append)
-
-
-def typed_command() -> str:
-    """What the user ran, for the tickets' appendix."""
-    import shlex
-
-    return shlex.join(["auditkit", *sys.argv[1:]])

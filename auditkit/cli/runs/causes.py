@@ -55,10 +55,8 @@ def place_of(cause: Cause) -> str:
     """`src/stats.py:18`, the target if no line is known; of whole modules the first place and how many others."""
     from auditkit.model.text import counted
 
-    one = cause.worst.result
     others = len({each.location for each in cause.results}) - 1 if cause.worst.is_of_module else 0
-    place = f"{one.location.file}:{one.location.line}" if one.location else one.target
-    return place + (f" and {counted(others, 'more place')}" if others else "")
+    return cause.worst.result.place + (f" and {counted(others, 'more place')}" if others else "")
 
 
 def tickets_of(findings: Iterable[ProbeResult]) -> dict[str, str]:

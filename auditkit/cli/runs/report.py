@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from auditkit.cli.runs.progress import progress
 if TYPE_CHECKING:
     from auditkit.audit.audit import AuditRequest
     from auditkit.cli.options import ResultOptions
-    from auditkit.model.runs.run import ProbeResult, Run, TargetReading
+    from auditkit.model.runs.run import ProbeResult, Run
     from auditkit.reports.causes import Cause
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
@@ -128,7 +129,8 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
     for section in (*_sections(run, causes, view), *ending):
         lines = [fitted(inert(line), view.width) for line in section]
         yield from ["", *lines] if lines else []
-    yield from next_step(run, request, causes, wants_tickets)
+    for line in next_step(run, request, causes, wants_tickets):
+        yield line if line.startswith("  ") else fitted(inert(line), view.width)
 
 
 def _head(run: Run, causes: Sequence[Cause], view: View, is_empty: bool) -> Iterator[str]:
@@ -212,8 +214,7 @@ def _foreign_lines(causes: Sequence[Cause]) -> Iterator[str]:
         yield "In other packages, not in this checkout:"
     for owner in owners:
         found = [one for cause in causes if cause.worst.result.owner == owner for one in cause.results]
-        places = list(dict.fromkeys(f"{one.location.file}:{one.location.line}" if one.location else one.target
-                                    for one in found))  # fmt: skip
+        places = list(dict.fromkeys(one.place for one in found))
         others = f" and {counted(len(places) - 1, 'more place')}" if len(places) > 1 else ""
         yield f"    {owner}: {', '.join(dict.fromkeys(one.probe for one in found))}, met at {places[0]}{others}"
 
@@ -238,8 +239,7 @@ def _style_lines(causes: Sequence[Cause]) -> Iterator[str]:
     if found:
         yield "Style:"
     for one in found:
-        place = f"{one.location.file}:{one.location.line}" if one.location else one.target
-        yield f"    {place}  {one.probe}: {words_of(one)}"
+        yield f"    {one.place}  {one.probe}: {words_of(one)}"
 
 
 _RECOGNIZED = 60
@@ -264,26 +264,17 @@ def _silent_lines(run: Run) -> Iterator[str]:
 
 
 def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
-    """How one target was called and read, and what did not reproduce."""
-    results = [result for result in run.results if result.target == target]
-    lines = [_how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
-    lines += _quiet_lines(results, view.named)
+    """How one target was called and read, by the options that change it, and what did not reproduce."""
+    lines = []
+    for reading in run.targets if view.verbose else ():
+        if reading.target.call == target:
+            roles = ", ".join(f"{path or 'the result'} is {role}" for role, path in reading.roles.items())
+            words = shlex.join(reading.target.command_words())
+            lines.append(f"{words}: returns {reading.answer or 'nothing'}{f' ({roles})' if roles else ''}")
+    lines += _quiet_lines([result for result in run.results if result.target == target], view.named)
     if lines:
         yield target
         yield from (f"  {line}" for line in lines)
-
-
-def _how_it_is_read(reading: TargetReading) -> str:
-    """Return how auditkit called the target and read its result, with the options that change it."""
-    target = reading.target
-    parts = [f"called with {target.takes.value} (--takes)" if target.takes else "auditkit knows no way to call it"]
-    parts += [f"{name}={value}" for name, value in target.arguments.items()]
-    parts += [f"after {target.setup}()"] if target.setup else []
-    parts += [f"then {target.finish} (--finish)"] if target.finish else []
-    roles = ", ".join(f"{path or 'the result'} is {role}" for role, path in reading.roles.items())
-    parts.append(f"returns {reading.answer or 'nothing'}" + (f": {roles} (--returns)" if roles else ""))
-    parts += [f"checked as {target.contract.value} (--contract)"] if target.contract else []
-    return ", ".join(parts)
 
 
 def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:

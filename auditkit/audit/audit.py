@@ -13,7 +13,7 @@ import msgspec
 
 from auditkit.assets import bundled_dir
 from auditkit.audit.baseline import Known
-from auditkit.audit.filing import Paperwork, Root, file_run, with_reproductions, without_fix, without_ticket
+from auditkit.audit.filing import Paperwork, Root, file_run, with_reproductions, without_ticket
 from auditkit.audit.ignores import with_ignores
 from auditkit.audit.matrix import combine
 from auditkit.config.config import Config
@@ -200,7 +200,7 @@ def _with_fixes(
         probes=tuple(asked.values()),
         prefix="" if request.label == BUNDLED else prefix_of(spec),
     )
-    return with_fixes(run, without_fix(run, repository, paperwork), scene, request.fix_time_s, progress)
+    return with_fixes(run, without_ticket(run, repository, paperwork, or_fix=True), scene, request.fix_time_s, progress)
 
 
 def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:

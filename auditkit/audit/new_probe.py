@@ -52,7 +52,13 @@ def new_probe(
     if taken is not None:
         raise BadInputError(f"{taken} exists already; nothing was written", "choose another claim, or --dir")
     create_files(contents)
-    return tuple(texts), _next_steps(claim, tuple(texts), path, configured)
+    probe, *_, test = texts
+    return tuple(texts), (
+        f"write your check into measure and judge of {probe}, and code with and without the defect into its specimens",
+        f"test it: python -m pytest {test}",
+        f"run it: auditkit probe run {probe} --target package.module:function; by its name, with every audit, once "
+        f'auditkit.yaml says probes_dir: {probe.parent} and its lifecycle is "stable"',
+    )
 
 
 def _check_name(claim: str) -> None:
@@ -62,20 +68,3 @@ def _check_name(claim: str) -> None:
     words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
     hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
     raise BadInputError(f"'{claim}' is not a name for a probe: lower-case words joined by underscores", hint)
-
-
-def _next_steps(
-    claim: str, files: tuple[Path, ...], config: Path | None, configured: tuple[Path, ...]
-) -> tuple[str, ...]:
-    probe, *_, test = files
-    if any(probe.parent.resolve() == path.resolve() for path in configured):
-        run = f'auditkit audit --probe {claim}; the lifecycle "stable" runs it with every audit'
-    else:
-        name = f"probes_dir: {probe.parent}"
-        run = f"auditkit probe run {probe} --target package.module:function; "
-        run += f"by its name, once {config or 'auditkit.yaml'} says {name}"
-    return (
-        f"write your check into measure and judge of {probe}, and code with and without the defect into its specimens",
-        f"test it: python -m pytest {test}",
-        f"run it: {run}",
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,30 @@ WhereOption = Annotated[Words, option("--where", "Every ticket that matches (may
 CheckoutOption = Annotated[
     str | None, option("--checkout", "Default: that of auditkit.yaml, else the tickets' repository.", "DIR[@REV]")
 ]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which tickets a verb is about beside the ids, and how it prints."""
+
+    where: WhereOption = None
+    tickets: TicketsOption = None
+    as_json: JsonOption = False
+
+    def ids(self, folder: TicketFolder, ids: Iterable[str] | None) -> list[str]:
+        """Return the named ids, and those of the tickets for which every condition holds. Raises BadInputError."""
+        from auditkit.errors import BadInputError
+        from auditkit.tickets.queue import selected
+
+        found = [_id_of(folder, text) for text in ids or ()]
+        if self.where:
+            found += [ticket.id for ticket in selected(folder.listing().tickets, self.where)]
+        if not found:
+            problem = "no ticket matches" if self.where else "no ticket is named"
+            raise BadInputError(problem, "name ids, or --where FIELD=VALUE; auditkit ticket list shows them")
+        return list(dict.fromkeys(found))
+
+
 _AsOption = Annotated[str | None, option("--as", "Write this name next to the one of git.", "NAME")]
 _NoteOption = Annotated[str, option("--note", "What you found, or why.", "TEXT")]
 _COLUMNS = ("id", "severity", "status", "assignee", "location", "title")
@@ -99,21 +124,20 @@ def _print_rows(rows: Sequence[tuple[str, ...]], form: str, document: Any) -> No
 @run_or_exit
 def show(
     ids: IdsArgument = None,
-    where: WhereOption = None,
-    tickets: TicketsOption = None,
+    *,
+    chosen: Chosen,
     checkout: CheckoutOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show a ticket, with the consensus of its reviews."""
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     shown = []
-    for ticket_id in chosen(folder, ids, where):
+    for ticket_id in chosen.ids(folder, ids):
         document = folder.read(ticket_id)
         agreement = _consensus(document, folder, checkout)
         shown.append(document.ticket.to_json() | {"consensus": agreement, "text": document.text})
-        if not as_json:
+        if not chosen.as_json:
             _print_ticket(document, agreement)
-    if as_json:
+    if chosen.as_json:
         say_json({"schema_version": 1, "tickets": shown})
 
 
@@ -146,20 +170,20 @@ def _print_ticket(document: Document, agreement: str) -> None:
 
 @app.command("next", epilog="Example: auditkit ticket next")
 @run_or_exit
-def next_(tickets: TicketsOption = None, where: WhereOption = None, as_json: JsonOption = False) -> None:
+def next_(chosen: Chosen) -> None:
     """Show which ticket to take next, and why."""
     from auditkit.errors import BadInputError
     from auditkit.tickets import queue
     from auditkit.tickets.lifecycle import person
 
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     listing = folder.listing()
     try:
         me = person(folder.folder)
     except BadInputError:
         me = ""
-    found = queue.take_next(queue.selected(listing.tickets, where or ()), me)
-    if as_json:
+    found = queue.take_next(queue.selected(listing.tickets, chosen.where or ()), me)
+    if chosen.as_json:
         document = None
         if found is not None:
             document = {**found.ticket.to_json(), "reason": found.reason, "waiting": found.waiting}
@@ -178,15 +202,13 @@ def next_(tickets: TicketsOption = None, where: WhereOption = None, as_json: Jso
 @write_or_exit
 def status(
     words: Annotated[list[str], typer.Argument(metavar="[ID]... STATUS", help="Ids, and an unfinished status.")],
-    where: WhereOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    chosen: Chosen,
 ) -> None:
     """Change the status of tickets; `resolve` finishes them."""
     from auditkit.tickets.lifecycle import with_status
 
     *ids, wanted = words
-    _change(tickets, ids, where, lambda document: with_status(document, wanted), as_json)
+    _change(chosen, ids, lambda document: with_status(document, wanted))
 
 
 @app.command(epilog='Example: auditkit ticket edit B7-PT-01 severity=P1 labels+=slow "links+=blocked-by B7-PT-02"')
@@ -195,9 +217,7 @@ def edit(
     words: Annotated[
         list[str], typer.Argument(metavar="[ID]... FIELD=VALUE...", help="FIELD=VALUE, FIELD+=VALUE or FIELD-=VALUE.")
     ],
-    where: WhereOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    chosen: Chosen,
 ) -> None:
     """Set, add to or clear fields."""
     from auditkit.errors import BadInputError
@@ -206,7 +226,7 @@ def edit(
     ids, edits = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     if not edits:
         raise BadInputError("no field is named", "name FIELD=VALUE; a ticket's text is a file for your editor")
-    _change(tickets, ids, where, lambda document: with_edits(document, edits), as_json)
+    _change(chosen, ids, lambda document: with_edits(document, edits))
 
 
 @app.command(epilog="Example: auditkit ticket review B7-PT-01 REFINE --severity P2 --note 'only with float16'")
@@ -220,28 +240,25 @@ def review(
     note: _NoteOption = "",
     role: Annotated[str, option("--role", "One of auditkit.yaml's reviews: roles.", "NAME")] = "",
     as_name: _AsOption = None,
-    where: WhereOption = None,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
 ) -> None:
     """Add one line of cross-review, about the checkout's HEAD."""
     from auditkit.errors import BadInputError, meant
     from auditkit.tickets.lifecycle import new_review, person
 
     *ids, verdict = words
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     roles = configuration_near(folder).reviews.roles
     if role and role not in roles:
         hint = meant(role, roles, "auditkit.yaml names them: reviews: {roles: [...]}")
         raise BadInputError(f"{role!r} is not a role of reviews", hint)
     who, place = person(folder.folder, as_name), place_of(folder, checkout)
     _change(
-        tickets,
+        chosen,
         ids,
-        where,
         lambda document: document.with_review(new_review(document, verdict, who, place, role, severity, note)),
-        as_json,
     )
 
 
@@ -256,10 +273,9 @@ def resolve(
     note: _NoteOption = "",
     force: Annotated[bool, option("--force", "Resolve it, and write down what is missing.")] = False,
     as_name: _AsOption = None,
-    where: WhereOption = None,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
 ) -> None:
     """Finish tickets.
 
@@ -269,16 +285,14 @@ def resolve(
     from auditkit.tickets.lifecycle import parse_status, person, resolved
 
     *ids, wanted = words
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     who, place, finished = person(folder.folder, as_name), place_of(folder, checkout), parse_status(wanted)
     _change(
-        tickets,
+        chosen,
         ids,
-        where,
         lambda document: resolved(
             document, finished, who, place, folder.evidence(document.ticket.id), commit, note, force
         ),
-        as_json,
     )
 
 
@@ -387,35 +401,15 @@ def _id_of(folder: TicketFolder, text: str) -> str:
     return ticket_id
 
 
-def chosen(folder: TicketFolder, ids: Iterable[str] | None, where: Sequence[str] | None) -> list[str]:
-    """Return the named ids, and those of the tickets for which every condition holds. Raises BadInputError for none."""
-    from auditkit.errors import BadInputError
-    from auditkit.tickets.queue import selected
-
-    found = [_id_of(folder, text) for text in ids or ()]
-    if where:
-        found += [ticket.id for ticket in selected(folder.listing().tickets, where)]
-    if not found:
-        problem = "no ticket matches" if where else "no ticket is named"
-        raise BadInputError(problem, "name ids, or --where FIELD=VALUE; auditkit ticket list shows them")
-    return list(dict.fromkeys(found))
-
-
-def _change(
-    tickets: Path | None,
-    ids: Sequence[str],
-    where: Sequence[str] | None,
-    edit: Callable[[Document], Document],
-    as_json: bool,
-) -> None:
+def _change(chosen: Chosen, ids: Sequence[str], edit: Callable[[Document], Document]) -> None:
     """Edit the chosen tickets under one lock: all of them, or none if one edit is not valid."""
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     with folder.writing():
-        before = [folder.read(ticket_id) for ticket_id in chosen(folder, ids, where)]
+        before = [folder.read(ticket_id) for ticket_id in chosen.ids(folder, ids)]
         pairs = [(document, edit(document)) for document in before]
         for old, new in pairs:
             folder.save(new, old)
-    say_written(pairs, as_json)
+    say_written(pairs, chosen.as_json)
 
 
 def say_written(pairs: Sequence[tuple[Document | None, Document]], as_json: bool) -> None:

@@ -12,10 +12,9 @@ from auditkit.cli.options import ArmOptions, TargetOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket import (
     CheckoutOption,
+    Chosen,
     IdsArgument,
-    WhereOption,
     app,
-    chosen,
     configuration_near,
     place_of,
     say_written,
@@ -86,10 +85,8 @@ def verify(
     target: TargetOption = None,
     runs: ArmOptions,
     probe: Annotated[Words, typer.Option("--probe", metavar="ID")] = None,
-    where: WhereOption = None,
+    chosen: Chosen,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Run a ticket's probes on the broken code and on the fix.
 
@@ -106,17 +103,17 @@ def verify(
         raise BadInputError(
             "--at is a fix that is committed; --patch and --recommended are not", "use one of the three"
         )
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     found = []
-    for ticket_id in chosen(folder, ids, where):
+    for ticket_id in chosen.ids(folder, ids):
         request = _verify_request(
             folder, ticket_id, target, runs, checkout, at=at, base=base, probes=tuple(probe or ())
         )
         tried = patch is not None or recommended
         found.append(verify_patch(folder, request, patch) if tried else verify_commit(folder, request))
-        if not as_json:
+        if not chosen.as_json:
             _print_verification(found[-1])
-    if as_json:
+    if chosen.as_json:
         documents = [one.to_json() for one in found]
         say_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "tickets": documents})
     code = max((one.exit_code for one in found), key=lambda one: (one != 0, -one))
@@ -159,29 +156,27 @@ def fix(
     *,
     target: TargetOption = None,
     runs: ArmOptions,
-    where: WhereOption = None,
+    chosen: Chosen,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show a ticket's diff and run it again; --apply writes it."""
     from auditkit.audit.fix_again import look_for_fix
     from auditkit.trials.verify import apply_fix, verify_patch
 
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     documents, worst = [], 0
-    for ticket_id in chosen(folder, ids, where):
+    for ticket_id in chosen.ids(folder, ids):
         request = _verify_request(folder, ticket_id, target, runs, checkout)
         look_for_fix(folder, request)
         found, files = apply_fix(folder, request) if apply else (verify_patch(folder, request), ())
         documents.append({**found.to_json(), "applied": list(files)})
         worst = max(worst, int(found.exit_code))
-        if not as_json:
+        if not chosen.as_json:
             say(found.difference.rstrip("\n"))
             _print_verification(found)
             for file in files:
                 say(f"  changed {file}; git diff shows it, and git restore undoes it")
-    if as_json:
+    if chosen.as_json:
         say_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "tickets": documents})
     if worst:
         raise typer.Exit(worst)

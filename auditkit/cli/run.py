@@ -9,7 +9,7 @@ import typer
 
 from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import WRITTEN, parse_severity
-from auditkit.cli.output import complain, complain_fitted, say_json
+from auditkit.cli.output import complain, say_json
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
 _HOW = "How auditkit inspects"
@@ -81,7 +81,7 @@ def run(
         for name, path in files.items():
             write_file(path, document(watched, name))
     for line in report(watched):
-        complain_fitted(line)
+        complain(line)
     if as_json:
         say_json(watched.run.to_json())
     elif files and watched.recording.trained:

@@ -136,7 +136,7 @@ def show(
         agreement = _consensus(document, folder, checkout)
         shown.append(document.ticket.to_json() | {"consensus": agreement, "text": document.text})
         if not chosen.as_json:
-            _print_ticket(document, agreement)
+            say(f"{document.text.rstrip()}\n\nConsensus: {agreement}")
     if chosen.as_json:
         say_json({"schema_version": 1, "tickets": shown})
 
@@ -150,22 +150,6 @@ def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -
     stale = stale_reviews(document.ticket, place_of(folder, checkout))
     found = consensus(document.ticket, rules.roles, rules.required, stale)
     return f"{found.kind}: {found.text}" + (f"; stale: {', '.join(one.reviewer for one in stale)}" if stale else "")
-
-
-def _print_ticket(document: Document, agreement: str) -> None:
-    """Print the file as it is into a pipe; rendered, with the diff in colour, on a terminal."""
-    if not sys.stdout.isatty():
-        say(document.text.rstrip("\n"))
-        say(f"\nConsensus: {agreement}")
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    from auditkit.model.text import inert
-
-    head, _, text = document.text.partition("\n---\n")
-    say(f"{head.partition(chr(10))[2]}\nconsensus: {agreement}")
-    Console().print(Markdown(inert(text)))
 
 
 @app.command("next", epilog="Example: auditkit ticket next")

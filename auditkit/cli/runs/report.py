@@ -14,7 +14,6 @@ import typer
 
 from auditkit.cli.output import (
     complain,
-    complain_fitted,
     complain_of,
     fitted,
     say,
@@ -84,7 +83,7 @@ def run_and_finish(
     for note in run.notes:
         is_detail = _DETAILS.search(note) is not None and not shown.verbose
         if not is_detail and note not in {failure.message for failure in failures}:
-            complain_fitted(f"note: {note}")
+            complain(f"note: {note}")
     for failure in failures:
         complain_of(failure)
     again = sum(result.remembered for result in run.results)
@@ -94,7 +93,7 @@ def run_and_finish(
     for checkout in FIRST if not shown.as_json else ():
         if checkout == specimen_dir():  # auditkit's own code
             continue
-        complain_fitted(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
+        complain(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
     if save is not None:
         from auditkit.reports.export import save_run
 

@@ -18,6 +18,7 @@ from auditkit.cli.options import (
     SaveOption,
     StyleOption,
 )
+from auditkit.errors import BadInputError
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 _IN_CI = "In CI"
@@ -100,7 +101,6 @@ def audit(
     from auditkit.audit.baseline import base_at
     from auditkit.cli.runs.report import run_and_finish
     from auditkit.config.config_file import CONFIG_NAME
-    from auditkit.errors import BadInputError
     from auditkit.files import is_dry_run
     from auditkit.model.runs.run import BUNDLED
 

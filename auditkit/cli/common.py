@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from auditkit.cli.output import INTERRUPTED, complain, complain_of, say
+from auditkit.errors import AuditkitError, BadInputError
 
 if TYPE_CHECKING:
     from auditkit.files import Plan
@@ -53,8 +54,6 @@ def run_or_exit(command: Callable[..., None], writes: bool = False) -> Callable[
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         try:
-            from auditkit.errors import AuditkitError
-
             # A document on stdout stays the only one.
             with _dry_run(complain if as_json else say) if dry_run else contextlib.nullcontext():
                 command(**given)
@@ -126,7 +125,6 @@ def _shown(path: Path) -> str:
 def ticket_folder(tickets: Path | None, must_exist: bool = True) -> TicketFolder:
     """Return the tickets folder that was named, that of ./auditkit.yaml, or `tickets`. Raises BadInputError."""
     from auditkit.config.config_file import config_in
-    from auditkit.errors import BadInputError
     from auditkit.tickets.store import TicketFolder
 
     folder = Path(tickets) if tickets else None

@@ -7,6 +7,7 @@ from typing import Annotated
 from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import PythonOption
 from auditkit.cli.output import say, say_json
+from auditkit.errors import NoSandboxError, TargetNotLoadedError
 
 EXAMPLE = "Example: auditkit doctor --python ../trainer/.venv/bin/python"
 
@@ -22,7 +23,6 @@ def doctor(
     Every instrument is checked on every device, in the interpreter that probes would use.
     """
     from auditkit import __version__, sandbox
-    from auditkit.errors import NoSandboxError, TargetNotLoadedError
     from auditkit.model.enums import Reason
     from auditkit.probing.checkout.checkout import choose_interpreter, parse_checkout
     from auditkit.probing.checkout.git import git_is_installed

@@ -11,6 +11,7 @@ import typer
 from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain
+from auditkit.errors import BadInputError
 
 if TYPE_CHECKING:
     from auditkit.model.runs.run import Run
@@ -64,7 +65,6 @@ def export(
     The formats are those of `auditkit audit`, and every finding has the fingerprint of its ticket in all of them. Exits
     0 when they are written, whatever the run has found.
     """
-    from auditkit.errors import BadInputError
     from auditkit.probing.run.configuration import catalog_of, read_configuration
     from auditkit.reports.export import write_outputs
 
@@ -81,7 +81,6 @@ def read_saved_run(path: Path) -> Run:
     """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
     import json
 
-    from auditkit.errors import BadInputError
     from auditkit.model.runs.run import Run
 
     try:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NoReturn
 
 from auditkit.cli.common import run_or_exit
+from auditkit.errors import BadInputError
 
 EXAMPLE = "Example: auditkit mcp"
 _GRACE_S = 1.5
@@ -79,8 +80,6 @@ def mcp() -> None:
     Seven tools of the Model Context Protocol: audit, results, probe, tickets, ticket, verify and fix. Needs the extra
     mcp.
     """
-    from auditkit.errors import BadInputError
-
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from auditkit.cli.common import JsonOption, option
+from auditkit.errors import BadInputError, nearest_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,8 +83,6 @@ class TargetOptions:
 
         Raises BadInputError for options that do not fit together.
         """
-        from auditkit.errors import BadInputError
-
         details = any((self.contract, self.takes, self.finish, self.argument, self.returns))
         if details and not self.target:
             raise BadInputError(
@@ -199,7 +198,6 @@ SaveOption = Annotated[
 
 def _other_targets(name: str, configured: Mapping[str, Target], config: Config, checkout: str | None) -> str:
     """What may have been meant: the nearest configured targets, else the nearest collectors of the checkout."""
-    from auditkit.errors import nearest_names
     from auditkit.probing.run.configuration import checkout_of
     from auditkit.probing.run.found_targets import calls_like
 
@@ -214,8 +212,6 @@ def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: st
 
     The message is "no such `what`", or without it the error's own. Raises BadInputError.
     """
-    from auditkit.errors import BadInputError, nearest_names
-
     try:
         return parse(text)
     except ValueError as error:
@@ -240,8 +236,6 @@ def parse_device(word: str) -> DeviceChoice:
 
 
 def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:
-    from auditkit.errors import BadInputError
-
     found = {}
     for text in texts or ():
         name, separator, value = text.partition("=")

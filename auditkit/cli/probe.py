@@ -10,6 +10,7 @@ import typer
 from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import complain_of, say, say_json
+from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
 
 _SKIP_COMMIT = 125
 """`git bisect run` skips a commit that ends so."""
@@ -89,7 +90,6 @@ def run_probes(
     Probes that read the source need no --target: they read the whole checkout, or, with one, its module.
     """
     from auditkit.cli.runs.report import run_and_finish
-    from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
     from auditkit.probing.run.configuration import read_configuration
 
     configuration = read_configuration(options.config, checkout or ".")

@@ -10,6 +10,7 @@ import typer
 from auditkit.cli.common import TicketsOption, end_if_broken, option, run_or_exit, ticket_folder
 from auditkit.cli.export import read_saved_run
 from auditkit.cli.output import complain, say
+from auditkit.errors import BadInputError
 
 if TYPE_CHECKING:
     from auditkit.reports.page import Page
@@ -57,7 +58,6 @@ def _of_tickets(tickets: Path | None, output: Path | None) -> None:
 
 def put(page: Page, output: Path | None) -> None:
     """Write the page into the file and name that on stderr, or print it as Markdown. Raises StoreConflictError."""
-    from auditkit.errors import BadInputError
     from auditkit.files import ensure_writable, write_file
     from auditkit.reports.html.page import html_page
     from auditkit.reports.page import markdown_page

@@ -10,6 +10,7 @@ import typer
 from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import WRITTEN, parse_severity
 from auditkit.cli.output import complain, say_json
+from auditkit.errors import BadInputError, ExitCode
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
 _HOW = "How auditkit inspects"
@@ -52,7 +53,6 @@ def run(
     optimizer steps and every 50th, and reports to stderr when the program has ended. Exit code 3 means that nothing
     was watched.
     """
-    from auditkit.errors import BadInputError, ExitCode
     from auditkit.files import ensure_writable, write_file
     from auditkit.live.report import document, report
     from auditkit.live.watch import read_accepted, watch
@@ -96,8 +96,6 @@ def run(
 
 def _share(text: str | None) -> float | None:
     """`0.3%` as 0.003. Raises BadInputError for other texts."""
-    from auditkit.errors import BadInputError
-
     if text is None:
         return None
     try:

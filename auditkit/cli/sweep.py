@@ -12,6 +12,7 @@ import typer
 from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import Words
 from auditkit.cli.output import complain, say
+from auditkit.errors import BadInputError, ExitCode
 
 if TYPE_CHECKING:
     from auditkit.sweep.driver import Event
@@ -73,7 +74,6 @@ def run(
     environment or checkout cannot be made fails with its reason. Exit 0: every job has a result; 3: a job has none; 4:
     another sweep runs in the folder, or its disk is full.
     """
-    from auditkit.errors import BadInputError, ExitCode
     from auditkit.model.text import counted
     from auditkit.sweep.driver import Sweep
     from auditkit.sweep.jobs import read_plan

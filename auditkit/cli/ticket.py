@@ -19,6 +19,7 @@ from auditkit.cli.common import (
     write_or_exit,
 )
 from auditkit.cli.output import complain, say, say_json
+from auditkit.errors import BadInputError, meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,7 +51,6 @@ class Chosen:
 
     def ids(self, folder: TicketFolder, ids: Iterable[str] | None) -> list[str]:
         """Return the named ids, and those of the tickets for which every condition holds. Raises BadInputError."""
-        from auditkit.errors import BadInputError
         from auditkit.tickets.queue import selected
 
         found = [_id_of(folder, text) for text in ids or ()]
@@ -82,7 +82,6 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the open tickets, worst first."""
-    from auditkit.errors import BadInputError
     from auditkit.tickets import queue
 
     if form not in _FORMATS:
@@ -156,7 +155,6 @@ def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -
 @run_or_exit
 def next_(chosen: Chosen) -> None:
     """Show which ticket to take next, and why."""
-    from auditkit.errors import BadInputError
     from auditkit.tickets import queue
     from auditkit.tickets.lifecycle import person
 
@@ -204,7 +202,6 @@ def edit(
     chosen: Chosen,
 ) -> None:
     """Set, add to or clear fields."""
-    from auditkit.errors import BadInputError
     from auditkit.tickets.lifecycle import with_edits
 
     ids, edits = [word for word in words if "=" not in word], [word for word in words if "=" in word]
@@ -229,7 +226,6 @@ def review(
     chosen: Chosen,
 ) -> None:
     """Add one line of cross-review, about the checkout's HEAD."""
-    from auditkit.errors import BadInputError, meant
     from auditkit.tickets.lifecycle import new_review, person
 
     *ids, verdict = words
@@ -290,7 +286,6 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Check tickets by fifteen rules. Exit 1 with findings."""
-    from auditkit.errors import BadInputError, meant
     from auditkit.tickets.lint import lint as check
     from auditkit.tickets.lint import rule_pages
 

@@ -19,6 +19,7 @@ from auditkit.cli.ticket import (
     place_of,
     say_written,
 )
+from auditkit.errors import BadInputError
 
 if TYPE_CHECKING:
     from auditkit.tickets.document import Document
@@ -38,7 +39,6 @@ def new(
     as_json: JsonOption = False,
 ) -> None:
     """Create a ticket by hand. `audit --probe ID --target T --tickets DIR` files what a probe reproduces."""
-    from auditkit.errors import BadInputError
     from auditkit.model.text import inert_line
     from auditkit.model.ticket import Box, Ticket, agent_code
     from auditkit.tickets.body import domain_of
@@ -94,7 +94,6 @@ def verify(
     checkout. A finding is proven only if its probe reproduces before the fix and does not after it. For a revision,
     auditkit writes the proof and ticks the boxes that it proves. Exit 0: proven or sufficient; 1: not; 3: not measured.
     """
-    from auditkit.errors import BadInputError
     from auditkit.trials.verify import verify_commit, verify_patch
 
     if patch is not None and recommended:

@@ -6,24 +6,20 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from auditkit.audit.audit import AuditRequest, load_failures
 from auditkit.cli.runs.causes import place_of, tickets_of
-
-if TYPE_CHECKING:
-    from auditkit.audit.audit import AuditRequest
-    from auditkit.model.runs.run import Run
-    from auditkit.reports.causes import Cause
+from auditkit.model.enums import Contract
+from auditkit.model.runs.candidates import not_checked
+from auditkit.model.runs.run import Run
+from auditkit.model.text import counted
+from auditkit.reports.causes import Cause, in_short
 
 _MOST = 3
 
 
 def first_steps(run: Run, causes: Sequence[Cause]) -> Iterator[str]:
     """Yield the three worst kinds of finding (place and what fixes it), or that there is none."""
-    from auditkit.model.runs.candidates import not_checked
-    from auditkit.model.text import counted
-    from auditkit.reports.causes import in_short
-
     own, is_partial = [cause for cause in causes if cause.is_own], bool(not_checked(run.candidates))
     kinds: dict[str, list[Cause]] = {}
     for cause in own:
@@ -49,8 +45,6 @@ def first_steps(run: Run, causes: Sequence[Cause]) -> Iterator[str]:
 
 def ticket_counts(run: Run, tickets: Path | None) -> Iterator[str]:
     """Yield how many of the tickets are new."""
-    from auditkit.model.text import counted
-
     filed = [result for result in run.results if result.ticket]
     if tickets is None or not filed:
         return
@@ -74,8 +68,6 @@ def beside_tickets(run: Run) -> Iterator[str]:
 
 def nothing_audited(run: Run) -> list[str]:
     """Return that no collector has a result, and why; nothing if one has."""
-    from auditkit.audit.audit import load_failures
-
     failures = [] if run.matrix else load_failures(run)
     if not failures:
         return []
@@ -109,8 +101,6 @@ def next_step(run: Run, request: AuditRequest, causes: Sequence[Cause], wants_ti
 
 def _way_to_a_target(run: Run) -> str:
     """How a collector is named that was not found, or not enough known of."""
-    from auditkit.model.enums import Contract
-
     asked = next((result for result in run.results if not result.is_of_source), None)
     is_import = run.no_target is not None and run.no_target.is_import
     if is_import or (asked and asked.reason is not None and asked.reason.is_not_loaded):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from auditkit.cli.output import complain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from auditkit.model.runs.run import ProbeResult
-    from auditkit.model.runs.target import Target
-    from auditkit.probing.run.measurement import Progress
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target, short_target
+from auditkit.model.text import inert
+from auditkit.probing.run.measurement import Progress
 
 _LONGEST = 60
 """Characters of what runs, so that the line fits into 80 columns."""
@@ -22,17 +19,12 @@ _LONGEST = 60
 @contextlib.contextmanager
 def progress(in_pipe: bool = False) -> Iterator[Progress]:
     """Print what is going on while the block runs: on a terminal always, elsewhere if `in_pipe`."""
-    from auditkit.probing.run.measurement import Progress
-
     if not sys.stderr.isatty():
         yield _plain() if in_pipe else Progress()
         return
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TextColumn, TimeElapsedColumn
-
-    from auditkit.model.runs.target import short_target
-    from auditkit.model.text import inert
 
     console = Console(stderr=True, highlight=False)
     columns = (TimeElapsedColumn(), TextColumn("{task.fields[counts]}"), TextColumn("{task.description}", markup=False))
@@ -63,8 +55,6 @@ def progress(in_pipe: bool = False) -> Iterator[Progress]:
 
 def _plain() -> Progress:
     """Print a line when a target begins."""
-    from auditkit.probing.run.measurement import Progress
-
     waiting: list[str] = []
     begun: dict[str, None] = {}
 

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from auditkit.audit.audit import AuditRequest, audit, exit_code, load_failures, specimen_dir
+from auditkit.cli.options import FIRST, ResultOptions, parse_severity
 from auditkit.cli.output import (
     complain,
     complain_of,
@@ -24,12 +25,14 @@ from auditkit.cli.output import (
 from auditkit.cli.runs.causes import cause_lines, words_of
 from auditkit.cli.runs.ending import beside_tickets, first_steps, next_step, nothing_audited, ticket_counts
 from auditkit.cli.runs.progress import progress
-
-if TYPE_CHECKING:
-    from auditkit.audit.audit import AuditRequest
-    from auditkit.cli.options import ResultOptions
-    from auditkit.model.runs.run import ProbeResult, Run
-    from auditkit.reports.causes import Cause
+from auditkit.model.runs.candidates import not_checked, unchecked_steps
+from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.text import counted, inert
+from auditkit.probing.run.configuration import catalog_of
+from auditkit.probing.run.found_candidates import configured_lines, summary_lines, table
+from auditkit.reports.causes import Cause, Sources, causes_of, counts, without_result
+from auditkit.reports.export import check_outputs, save_run, write_outputs
+from auditkit.tickets.baseline import only_new
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 _MOST_CAUSES = 10
@@ -66,15 +69,8 @@ def run_and_finish(
     refused tickets if `wants_tickets`. `files` are written when it is printed, by their formats, and the whole run to
     `save`. With `requires_steps`, a training step that was found and not checked ends it with exit code 3.
     """
-    from auditkit.audit.audit import audit, exit_code, load_failures, specimen_dir
-    from auditkit.cli.options import FIRST, parse_severity
-    from auditkit.model.runs.candidates import unchecked_steps
-    from auditkit.tickets.baseline import only_new
-
     lowest = parse_severity(shown.fail_on)
     if save is not None:
-        from auditkit.reports.export import check_outputs
-
         check_outputs({"save": save, **(files or {})})
     with progress(in_pipe=not (named or shown.as_json)) as told:
         run = audit(request, told)
@@ -95,8 +91,6 @@ def run_and_finish(
             continue
         complain(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
     if save is not None:
-        from auditkit.reports.export import save_run
-
         brief = save_run(run, save)
     if shown.as_json:
         say_json(run.to_json() if save is None else brief)
@@ -104,9 +98,6 @@ def run_and_finish(
         for line in page_lines(only_new(run), request, View(shown.verbose, named, terminal_width()), wants_tickets):
             _say_line(line)
     if files:
-        from auditkit.probing.run.configuration import catalog_of
-        from auditkit.reports.export import write_outputs
-
         write_outputs(run, files, catalog_of(request.config))
         complain(f"wrote {', '.join(map(str, files.values()))}")
     missed = unchecked_steps(run.candidates) if requires_steps else ""
@@ -117,10 +108,6 @@ def run_and_finish(
 
 def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
     """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
-    from auditkit.model.text import inert
-    from auditkit.probing.run.configuration import catalog_of
-    from auditkit.reports.causes import Sources, causes_of
-
     causes, missing = causes_of(Sources(run, catalog_of(request.config))), nothing_audited(run)
     first = [] if missing or view.named else list(first_steps(run, causes))
     ending = (first, missing, ticket_counts(run, request.tickets), beside_tickets(run))
@@ -133,10 +120,6 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
 
 
 def _head(run: Run, causes: Sequence[Cause], view: View, is_empty: bool) -> Iterator[str]:
-    from auditkit.model.runs.candidates import not_checked
-    from auditkit.probing.run.found_candidates import configured_lines, summary_lines, table
-    from auditkit.reports.causes import counts
-
     missed = not_checked(run.candidates)
     yield from [missed] if missed else []
     # Counts of a run in which nothing was checked would read like a result.
@@ -206,8 +189,6 @@ def _devices(run: Run) -> str:
 
 def _foreign_lines(causes: Sequence[Cause]) -> Iterator[str]:
     """Defects of what the checkout calls, each once with the probes that show it and where it was met."""
-    from auditkit.model.text import counted
-
     owners = dict.fromkeys(cause.worst.result.owner for cause in causes if cause.worst.result.owner)
     if owners:
         yield "In other packages, not in this checkout:"
@@ -220,8 +201,6 @@ def _foreign_lines(causes: Sequence[Cause]) -> Iterator[str]:
 
 def _by_probe(causes: Sequence[Cause]) -> Iterator[str]:
     """Count the findings below the worst ten, then those that break nothing, by probe."""
-    from auditkit.model.text import counted
-
     rest = [cause for cause in causes if not cause.is_minor][_MOST_CAUSES:]
     if rest:
         found = Counter(f"{cause.worst.severity} {cause.worst.probe.id}" for cause in rest)
@@ -250,9 +229,6 @@ def _silent_lines(run: Run) -> Iterator[str]:
 
     What stopped the whole run is said by `nothing_audited`.
     """
-    from auditkit.audit.audit import load_failures
-    from auditkit.reports.causes import without_result
-
     stopped = "\n".join(each.message for each in ([] if run.matrix else load_failures(run)))
     for (why, message), those in without_result(run.results).items():
         if message and message[:_RECOGNIZED] in stopped:

@@ -11,12 +11,12 @@ from auditkit.cli.common import option, write_or_exit
 from auditkit.cli.export import PageFiles
 from auditkit.cli.options import (
     FILED,
+    RUN,
     AuditOptions,
-    ExcludeOption,
     ProbesOption,
     ResultOptions,
     SaveOption,
-    StyleOption,
+    Words,
 )
 from auditkit.errors import BadInputError
 
@@ -35,10 +35,10 @@ def audit(
         ),
     ] = None,
     probe: ProbesOption = None,
-    style: StyleOption = False,
+    style: Annotated[bool, option("--style", "Also check style: unused or untested functions, ...")] = False,
     *,
     options: AuditOptions,
-    exclude: ExcludeOption = None,
+    exclude: Annotated[Words, option("--exclude", "Paths to skip: 'examples/*'.", "GLOB", panel=RUN)] = None,
     batch: Annotated[
         int | None, option("--batch", "Batch number of new tickets.", "N", panel=FILED, min=0, max=9999)
     ] = None,
@@ -48,37 +48,17 @@ def audit(
     no_tickets: Annotated[bool, option("--no-tickets", "File no tickets.", panel=FILED)] = False,
     fix_time: Annotated[
         float | None,
-        option(
-            "--fix-time",
-            "How long to try fixes; 0 tries none.",
-            "SECONDS",
-            panel=FILED,
-            min=0.0,
-            show_default="120 where tickets are filed",
-        ),
+        option("--fix-time", "Default: 120 if tickets are filed; 0 tries no fix.", "SECONDS", panel=FILED, min=0.0),
     ] = None,
     new_only: Annotated[
-        bool,
-        option(
-            "--new-only", "Exit 1 only for findings without an open or accepted ticket; file no tickets.", panel=_IN_CI
-        ),
+        bool, option("--new-only", "Exit 1 only for findings that no ticket knows; file no tickets.", panel=_IN_CI)
     ] = False,
     changed: Annotated[
-        bool,
-        option(
-            "--changed",
-            "Check only functions in files that changed since --against (HEAD), and those that call them.",
-            panel=_IN_CI,
-        ),
+        bool, option("--changed", "Check only what changed since --against (HEAD), and its callers.", panel=_IN_CI)
     ] = False,
     against: Annotated[
         str | None,
-        option(
-            "--against",
-            "With --new-only: compare with the tickets and auditkit.yaml at REV. With --changed: its files.",
-            "REV",
-            panel=_IN_CI,
-        ),
+        option("--against", "Whose tickets, auditkit.yaml and files to compare with.", "REV", panel=_IN_CI),
     ] = None,
     require_steps: Annotated[
         bool, option("--require-steps", "Exit 3 if a training step was found and could not be checked.", panel=_IN_CI)

@@ -23,15 +23,9 @@ EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --csv audit.csv
 class OutputFiles:
     """Into which files a run is written, each replaced as a whole."""
 
-    sarif: Annotated[Path | None, option("--sarif", "Findings as SARIF 2.1.0, for code scanning.", "FILE", WRITTEN)] = (
-        None
-    )
-    junit: Annotated[Path | None, option("--junit", "Every check as a test case, in JUnit's XML.", "FILE", WRITTEN)] = (
-        None
-    )
-    gitlab: Annotated[Path | None, option("--gitlab", "Findings as GitLab's code quality report.", "FILE", WRITTEN)] = (
-        None
-    )
+    sarif: Annotated[Path | None, option("--sarif", "Findings as SARIF 2.1.0.", "FILE", WRITTEN)] = None
+    junit: Annotated[Path | None, option("--junit", "Every check as a test of JUnit.", "FILE", WRITTEN)] = None
+    gitlab: Annotated[Path | None, option("--gitlab", "GitLab's code quality report.", "FILE", WRITTEN)] = None
     csv: Annotated[Path | None, option("--csv", "Every result as a row of a table.", "FILE", WRITTEN)] = None
 
     def checked(self, source: Path | None = None) -> dict[str, Path]:

@@ -23,7 +23,7 @@ Words = list[str] | None
 
 # Headings of the help for what few need.
 _CALLED = "How the --target is called"
-_RUN = "How probes run"
+RUN = "How probes run"
 FILED = "How tickets are filed"
 WRITTEN = "Files for other programs"
 
@@ -31,21 +31,9 @@ PythonOption = Annotated[
     str | None, option("--python", "Interpreter of the checkout; default: its .venv, venv, this one.", "PATH")
 ]
 ConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE")]
-_RunConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE", panel=_RUN)]
-TimeLimitOption = Annotated[float, option("--time-limit", "Seconds for each probe.", "SECONDS", panel=_RUN, min=0.1)]
+_RunConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE", panel=RUN)]
 TargetOption = Annotated[Words, option("--target", "A collector, or the name of a configured one.", "MODULE:FUNCTION")]
 ProbesOption = Annotated[Words, option("--probe", "Only this probe (may be repeated).", "ID")]
-StyleOption = Annotated[
-    bool, option("--style", "Also check style: repeated defaults, unused or untested functions, ...")
-]
-CheckoutOption = Annotated[
-    str | None, option("--checkout", "Default: the configuration's, else this folder.", "DIR[@REV]")
-]
-InPlaceOption = Annotated[bool, option("--in-place", "Run the code in place, not in a temporary copy.", panel=_RUN)]
-ExcludeOption = Annotated[
-    Words, option("--exclude", "Paths of the checkout to skip: 'examples/*'.", "GLOB", panel=_RUN)
-]
-FreshOption = Annotated[bool, option("--fresh", "Use no cached results: run every probe.", panel=_RUN)]
 
 _DEVICES = "auto, cuda, cpu or simulated"
 
@@ -60,12 +48,7 @@ class TargetOptions:
     ] = None
     takes: Annotated[
         str | None,
-        option(
-            "--takes",
-            "module, parameters, named_parameters, gradients; default: auditkit tries each.",
-            "HOW",
-            panel=_CALLED,
-        ),
+        option("--takes", "module, parameters, gradients, ...; default: auditkit tries each.", "HOW", panel=_CALLED),
     ] = None
     finish: Annotated[
         str | None,
@@ -115,7 +98,7 @@ class ArmOptions:
     """How probes are run: under one interpreter, on one device."""
 
     python: PythonOption = None
-    device: Annotated[str, option("--device", f"Where probes run: {_DEVICES}.", "NAME", panel=_RUN)] = "auto"
+    device: Annotated[str, option("--device", f"Where probes run: {_DEVICES}.", "NAME", panel=RUN)] = "auto"
     config: _RunConfigOption = None
 
     def with_config(self, config: Config) -> RunOptions:
@@ -130,27 +113,15 @@ class MatrixOptions:
     """How probes are run: under every one of some interpreters, on every one of some devices."""
 
     python: Annotated[
-        Words,
-        option(
-            "--python",
-            "Interpreter of the checkout; default: its .venv, venv, this one. May be repeated: one column each.",
-            "PATH",
-        ),
+        Words, option("--python", "May be repeated; default: the checkout's .venv, venv, this one.", "PATH")
     ] = None
     device: Annotated[
-        Words,
-        option(
-            "--device",
-            f"Where probes run: {_DEVICES}. May be repeated: one column each.",
-            "NAME",
-            panel=_RUN,
-            show_default="auto",
-        ),
+        Words, option("--device", f"May be repeated: {_DEVICES}.", "NAME", panel=RUN, show_default="auto")
     ] = None
     config: _RunConfigOption = None
-    time_limit: TimeLimitOption = 120.0
-    in_place: InPlaceOption = False
-    fresh: FreshOption = False
+    time_limit: Annotated[float, option("--time-limit", "Seconds for each probe.", "S", panel=RUN, min=0.1)] = 120.0
+    in_place: Annotated[bool, option("--in-place", "Run the code in place, not in a copy.", panel=RUN)] = False
+    fresh: Annotated[bool, option("--fresh", "Use no cached results: run every probe.", panel=RUN)] = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """Return one for each interpreter and device. Raises BadInputError for an unknown device."""

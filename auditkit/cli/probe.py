@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, option, run_or_exit
-from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
+from auditkit.cli.options import AuditOptions, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import complain_of, say, say_json
 from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
 
@@ -76,7 +76,9 @@ def show_probe(
 @run_or_exit
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
-    checkout: CheckoutOption = None,
+    checkout: Annotated[
+        str | None, option("--checkout", "Default: that of auditkit.yaml, else this folder.", "DIR")
+    ] = None,
     *,
     options: AuditOptions,
     results: ResultOptions,

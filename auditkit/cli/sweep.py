@@ -55,18 +55,10 @@ def run(
     attempts: Annotated[int, option("--attempts", "How often a job may start, if its worker is lost.", "K", min=1)] = 3,
     again: Annotated[bool, option("--again", "Run failed jobs again.")] = False,
     cache: Annotated[
-        Path | None,
-        option(
-            "--cache",
-            "Folder of clones and environments; for a cluster: on its shared disk.",
-            "DIR",
-            show_default="the user's cache",
-        ),
+        Path | None, option("--cache", "Clones and environments; default: the user's cache. Nodes share it.", "DIR")
     ] = None,
     option: Annotated[Words, option("--option", "For the engine, such as partition=gpu.", "NAME=VALUE")] = None,
-    no_cage: Annotated[
-        bool, option("--no-cage", "Clone, install and run repositories at URLs without a sandbox.")
-    ] = False,
+    no_cage: Annotated[bool, option("--no-cage", "Run repositories at URLs without a sandbox.")] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
 
@@ -118,9 +110,7 @@ def log(event: Event) -> None:
 @run_or_exit
 def merge(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --results of `auditkit sweep run`.")],
-    output: Annotated[
-        Path | None, option("--output", "Where files are written.", "DIR", show_default="FOLDER/merged")
-    ] = None,
+    output: Annotated[Path | None, option("--output", "Default: FOLDER/merged.", "DIR")] = None,
 ) -> None:
     """Make one matrix of the results of all jobs.
 

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -35,23 +34,9 @@ from auditkit.reports.export import check_outputs, save_run, write_outputs
 from auditkit.tickets.baseline import only_new
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
-_MOST_CAUSES = 10
+_MOST_CAUSES, _MOST_REASONS = 10, 5
 _DETAILS = re.compile(r"; other values: --argument NAME=VALUE$")
 """Notes that only -v prints."""
-
-
-@dataclass(frozen=True)
-class View:
-    """How much of a run to show, and how wide: `named` probes have a line each, `width` None is a pipe."""
-
-    verbose: bool = False
-    named: bool = False
-    width: int | None = None
-
-    @property
-    def in_full(self) -> bool:
-        """Whether minor findings and every target's words are written out."""
-        return self.verbose or self.named
 
 
 def run_and_finish(
@@ -65,9 +50,9 @@ def run_and_finish(
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
-    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way. The user has not
-    refused tickets if `wants_tickets`. `files` are written when it is printed, by their formats, and the whole run to
-    `save`. With `requires_steps`, a training step that was found and not checked ends it with exit code 3.
+    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way, and then everything.
+    The user has not refused tickets if `wants_tickets`. `files` are written when it is printed, by their formats, and
+    the whole run to `save`. With `requires_steps`, a training step that was found and not checked ends it with 3.
     """
     lowest = parse_severity(shown.fail_on)
     if save is not None:
@@ -95,7 +80,7 @@ def run_and_finish(
     if shown.as_json:
         say_json(run.to_json() if save is None else brief)
     else:
-        for line in page_lines(only_new(run), request, View(shown.verbose, named, terminal_width()), wants_tickets):
+        for line in page_lines(only_new(run), request, shown.verbose or named, terminal_width(), wants_tickets):
             _say_line(line)
     if files:
         write_outputs(run, files, catalog_of(request.config))
@@ -106,29 +91,34 @@ def run_and_finish(
     raise typer.Exit(int(exit_code(run, lowest, requires_steps)))
 
 
-def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
-    """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
+def page_lines(
+    run: Run, request: AuditRequest, verbose: bool, width: int | None, wants_tickets: bool = True
+) -> Iterator[str]:
+    """What the run found, the worst first, and at the end what to do: lines no wider than `width` (None: a pipe).
+
+    `verbose` writes out minor findings, and how each target was called.
+    """
     causes, missing = causes_of(Sources(run, catalog_of(request.config))), nothing_audited(run)
-    first = [] if missing or view.named else list(first_steps(run, causes))
+    first = [] if missing else list(first_steps(run, causes))
     ending = (first, missing, ticket_counts(run, request.tickets), beside_tickets(run))
-    yield from (fitted(inert(line), view.width) for line in _head(run, causes, view, bool(missing)))
-    for section in (*_sections(run, causes, view), *ending):
-        lines = [fitted(inert(line), view.width) for line in section]
+    yield from (fitted(inert(line), width) for line in _head(run, causes, verbose, bool(missing)))
+    for section in (*_sections(run, causes, verbose), *ending):
+        lines = [fitted(inert(line), width) for line in section]
         yield from ["", *lines] if lines else []
     for line in next_step(run, request, causes, wants_tickets):
-        yield line if line.startswith("  ") else fitted(inert(line), view.width)
+        yield line if line.startswith("  ") else fitted(inert(line), width)
 
 
-def _head(run: Run, causes: Sequence[Cause], view: View, is_empty: bool) -> Iterator[str]:
+def _head(run: Run, causes: Sequence[Cause], verbose: bool, is_empty: bool) -> Iterator[str]:
     missed = not_checked(run.candidates)
     yield from [missed] if missed else []
     # Counts of a run in which nothing was checked would read like a result.
-    yield from [] if is_empty else [counts(run, causes, view.verbose)]
+    yield from [] if is_empty else [counts(run, causes, verbose)]
     yield _heading(run)
     yield from [f"Only changed code: {run.changed}"] if run.changed else []
     yield from configured_lines(run)
     yield from summary_lines(run.candidates)
-    if view.verbose and run.candidates:
+    if verbose and run.candidates:
         for row, why in table(run.candidates):
             yield "  " + "  ".join(filter(None, row))
             yield from [f"      {why}"] if why else []
@@ -136,22 +126,22 @@ def _head(run: Run, causes: Sequence[Cause], view: View, is_empty: bool) -> Iter
         yield "simulated: counted on the CPU behind a simulated CUDA device; no number comes from a GPU"
 
 
-def _sections(run: Run, causes: Sequence[Cause], view: View) -> Iterator[Iterable[str]]:
+def _sections(run: Run, causes: Sequence[Cause], verbose: bool) -> Iterator[Iterable[str]]:
     if run.matrix:
         yield _difference_lines(run)
     own = [cause for cause in causes if cause.is_own]
-    if view.in_full:
+    if verbose:
         yield from (cause_lines(cause, True) for cause in own)
     else:
         shown = [cause for cause in own if not cause.is_minor][:_MOST_CAUSES]
         yield [line for cause in shown for line in cause_lines(cause, False)]
-    yield [*(() if view.in_full else _by_probe(own)), *_foreign_lines(causes)]
+    yield [*(() if verbose else _by_probe(own)), *_foreign_lines(causes)]
     yield _style_lines(causes)
     yield _silent_lines(run)
-    if view.in_full:
+    if verbose:
         for target in dict.fromkeys(result.target for result in run.results if not result.is_of_source):
-            yield _target_lines(run, target, view)
-        yield _quiet_lines([result for result in run.results if result.is_of_source], named=True)
+            yield _target_lines(run, target)
+        yield _quiet_lines([result for result in run.results if result.is_of_source])
 
 
 def _difference_lines(run: Run) -> Iterator[str]:
@@ -238,27 +228,27 @@ def _silent_lines(run: Run) -> Iterator[str]:
         yield f"{why}  {named}{f' on {len(targets)} targets' if len(targets) > 1 else ''}: {message}"
 
 
-def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
+def _target_lines(run: Run, target: str) -> Iterator[str]:
     """How one target was called and read, by the options that change it, and what did not reproduce."""
     lines = []
-    for reading in run.targets if view.verbose else ():
+    for reading in run.targets:
         if reading.target.call == target:
             roles = ", ".join(f"{path or 'the result'} is {role}" for role, path in reading.roles.items())
             words = shlex.join(reading.target.command_words())
             lines.append(f"{words}: returns {reading.answer or 'nothing'}{f' ({roles})' if roles else ''}")
-    lines += _quiet_lines([result for result in run.results if result.target == target], view.named)
+    lines += _quiet_lines([result for result in run.results if result.target == target])
     if lines:
         yield target
         yield from (f"  {line}" for line in lines)
 
 
-def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:
-    """What did not reproduce or does not apply: each with its reason where it was `named`, else their names."""
+def _quiet_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+    """What did not reproduce or does not apply: a few with their reasons, of more only the names."""
     for label in ("not reproduced", "not applicable"):
         quiet = [result for result in results if result.outcome.value == label.replace(" ", "_")]
-        if named:
+        if len(quiet) <= _MOST_REASONS:
             yield from (f"{label}: {result.probe}: {result.message}" for result in quiet)
-        elif quiet:
+        else:
             yield f"{label}: {', '.join(sorted(result.probe for result in quiet))}"
 
 

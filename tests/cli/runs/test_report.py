@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from auditkit.audit.audit import AuditRequest, exit_code
-from auditkit.cli.runs.report import View, page_lines
+from auditkit.cli.runs.report import page_lines
 from auditkit.errors import ExitCode
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
 from auditkit.model.runs.candidates import FoundCandidate, not_checked
@@ -47,13 +47,12 @@ def page(
     results: Sequence[ProbeResult],
     width: int | None = None,
     verbose: bool = False,
-    named: bool = False,
     tickets: str | None = None,
     wants_tickets: bool = True,
     **fields: Any,
 ) -> str:
     request = AuditRequest("/code/trainer", tickets=Path(tickets) if tickets else None)
-    return "\n".join(page_lines(run_of(results, **fields), request, View(verbose, named, width), wants_tickets))
+    return "\n".join(page_lines(run_of(results, **fields), request, verbose, width, wants_tickets))
 
 
 ORDINARY = {"breaks": Breaks.WRONG_ANSWER, "occurs": Occurs.ORDINARY}
@@ -98,8 +97,8 @@ def test_verbose_writes_out_what_is_minor_and_what_was_quiet() -> None:
     assert f"\nP4  {FILE}:40 in norm through collect\n" in text
     assert text.partition("\ntrainer.stats:norm\n")[2].splitlines()[:3] == [
         "  --target trainer.stats:norm --contract grad_norm --takes module: returns mapping (total is norm)",
-        "  not reproduced: counts_are_rounded",
-        "  not applicable: clip_destroys_gradients",
+        "  not reproduced: counts_are_rounded: counts are exact",
+        "  not applicable: clip_destroys_gradients: it does not clip",
     ]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import option, write_or_exit
+from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.export import PageFiles
 from auditkit.cli.options import (
     FILED,
@@ -26,7 +27,7 @@ DEMO_FOLDER = Path("auditkit-demo")
 _FIX_TIME_S = 120.0
 
 
-@write_or_exit
+@functools.partial(run_or_exit, writes=True)
 def audit(
     checkout: Annotated[
         str | None,

@@ -70,7 +70,9 @@ def run_or_exit(command: Callable[..., None], writes: bool = False) -> Callable[
     return run
 
 
-write_or_exit = functools.partial(run_or_exit, writes=True)
+def command(app: typer.Typer, example: str, name: str | None = None, writes: bool = False) -> Callable[..., Any]:
+    """Add a function to an application as a command with an example; see `run_or_exit`."""
+    return lambda function: app.command(name, epilog=f"Example: auditkit {example}")(run_or_exit(function, writes))
 
 
 def _options_of(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, option, run_or_exit
+from auditkit.cli.common import JsonOption, command, option
 from auditkit.cli.options import AuditOptions, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import complain_of, say, say_json
 from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
@@ -20,8 +20,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list", epilog="Example: auditkit probe list --json")
-@run_or_exit
+@command(app, "probe list --json", name="list")
 def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the probes: what each one proves, and its severity."""
     from auditkit.probing.run.configuration import find_probes
@@ -37,8 +36,7 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
         say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}{when}")
 
 
-@app.command("show", epilog="Example: auditkit probe show norm_overflows_on_finite_grads")
-@run_or_exit
+@command(app, "probe show norm_overflows_on_finite_grads", name="show")
 def show_probe(
     probe: Annotated[str, typer.Argument(metavar="ID", help="A probe's id.")],
     config: ConfigOption = None,
@@ -68,12 +66,7 @@ def show_probe(
         say("\n" + "\n".join("    " + line for line in info.remediation_code.rstrip().splitlines()))
 
 
-@app.command(
-    "run",
-    epilog="Example: auditkit probe run norm_overflows_on_finite_grads --checkout ../trainer "
-    "--target trainer.stats:grad_norm --takes module --json",
-)
-@run_or_exit
+@command(app, "probe run norm_overflows_on_finite_grads --checkout ../trainer --target stats:norm --json", name="run")
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
     checkout: Annotated[
@@ -105,8 +98,7 @@ def run_probes(
         raise typer.Exit(_SKIP_COMMIT) if is_skipped else ended from None
 
 
-@app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")
-@run_or_exit
+@command(app, "probe new norm_is_cut_off --dir probes", name="new")
 def write_probe(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="The defect that it would prove: norm_is_cut_off.")],
     folder: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import option, run_or_exit
+from auditkit.cli.common import command, option
 from auditkit.cli.options import Words
 from auditkit.cli.output import complain, say
 from auditkit.errors import BadInputError, ExitCode
@@ -24,8 +24,7 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog="Example: auditkit sweep plan sweep.yaml > plan.jsonl")
-@run_or_exit
+@command(app, "sweep plan sweep.yaml > plan.jsonl")
 def plan(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="Checkouts, torch versions, devices.")],
 ) -> None:
@@ -41,8 +40,7 @@ def plan(
         say(line_of(job))
 
 
-@app.command(epilog="Example: auditkit sweep run plan.jsonl --results swept --jobs 4")
-@run_or_exit
+@command(app, "sweep run plan.jsonl --results swept --jobs 4")
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `auditkit sweep plan` printed.")],
     results: Annotated[
@@ -106,8 +104,7 @@ def log(event: Event) -> None:
         sys.stderr.flush()
 
 
-@app.command(epilog="Example: auditkit sweep merge swept --output merged")
-@run_or_exit
+@command(app, "sweep merge swept --output merged")
 def merge(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --results of `auditkit sweep run`.")],
     output: Annotated[Path | None, option("--output", "Default: FOLDER/merged.", "DIR")] = None,

@@ -12,11 +12,10 @@ import typer
 from auditkit.cli.common import (
     JsonOption,
     TicketsOption,
+    command,
     end_if_broken,
     option,
-    run_or_exit,
     ticket_folder,
-    write_or_exit,
 )
 from auditkit.cli.output import complain, say, say_json
 from auditkit.errors import BadInputError, meant
@@ -68,8 +67,7 @@ _COLUMNS = ("id", "severity", "status", "assignee", "location", "title")
 _FORMATS = ("table", "markdown", "csv", "json")
 
 
-@app.command("list", epilog="Example: auditkit ticket list --severity P1 --count-by agent")
-@run_or_exit
+@command(app, "ticket list --severity P1 --count-by agent", name="list")
 def list_(
     every: Annotated[bool, option("--all", "Show finished tickets, too.")] = False,
     severity: Annotated[str | None, option("--severity", "This severity and worse.", "P")] = None,
@@ -119,8 +117,7 @@ def _print_rows(rows: Sequence[tuple[str, ...]], form: str, document: Any) -> No
         say("\n".join("  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows))
 
 
-@app.command(epilog="Example: auditkit ticket show B7-PT-01")
-@run_or_exit
+@command(app, "ticket show B7-PT-01")
 def show(
     ids: IdsArgument = None,
     *,
@@ -151,8 +148,7 @@ def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -
     return f"{found.kind}: {found.text}" + (f"; stale: {', '.join(one.reviewer for one in stale)}" if stale else "")
 
 
-@app.command("next", epilog="Example: auditkit ticket next")
-@run_or_exit
+@command(app, "ticket next", name="next")
 def next_(chosen: Chosen) -> None:
     """Show which ticket to take next, and why."""
     from auditkit.tickets import queue
@@ -180,8 +176,7 @@ def next_(chosen: Chosen) -> None:
     end_if_broken(listing.broken)
 
 
-@app.command(epilog="Example: auditkit ticket status B7-PT-01 investigating")
-@write_or_exit
+@command(app, "ticket status B7-PT-01 investigating", writes=True)
 def status(
     words: Annotated[list[str], typer.Argument(metavar="[ID]... STATUS", help="Ids, and an unfinished status.")],
     chosen: Chosen,
@@ -193,8 +188,7 @@ def status(
     _change(chosen, ids, lambda document: with_status(document, wanted))
 
 
-@app.command(epilog='Example: auditkit ticket edit B7-PT-01 severity=P1 labels+=slow "links+=blocked-by B7-PT-02"')
-@write_or_exit
+@command(app, 'ticket edit B7-PT-01 severity=P1 labels+=slow "links+=blocked-by B7-PT-02"', writes=True)
 def edit(
     words: Annotated[
         list[str], typer.Argument(metavar="[ID]... FIELD=VALUE...", help="FIELD=VALUE, FIELD+=VALUE or FIELD-=VALUE.")
@@ -210,8 +204,7 @@ def edit(
     _change(chosen, ids, lambda document: with_edits(document, edits))
 
 
-@app.command(epilog="Example: auditkit ticket review B7-PT-01 REFINE --severity P2 --note 'only with float16'")
-@write_or_exit
+@command(app, "ticket review B7-PT-01 REFINE --severity P2 --note 'only with float16'", writes=True)
 def review(
     words: Annotated[
         list[str],
@@ -242,8 +235,7 @@ def review(
     )
 
 
-@app.command(epilog="Example: auditkit ticket resolve B7-PT-01 fixed --commit 77ab310")
-@write_or_exit
+@command(app, "ticket resolve B7-PT-01 fixed --commit 77ab310", writes=True)
 def resolve(
     words: Annotated[
         list[str],
@@ -276,8 +268,7 @@ def resolve(
     )
 
 
-@app.command(epilog="Example: auditkit ticket lint --checkout ../trainer")
-@run_or_exit
+@command(app, "ticket lint --checkout ../trainer")
 def lint(
     paths: Annotated[Words, typer.Argument(metavar="[ID or PATH]...", help="Default: all tickets.")] = None,
     rule: Annotated[str | None, option("--rule", "Show what a rule, or `all`, checks.", "NAME")] = None,
@@ -311,8 +302,7 @@ def lint(
         raise typer.Exit(1)
 
 
-@app.command("import", epilog="Example: auditkit ticket import old_tickets --to tickets")
-@write_or_exit
+@command(app, "ticket import old_tickets --to tickets", name="import", writes=True)
 def import_(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of old tickets.")],
     to: Annotated[Path | None, option("--to", "Default: the tickets folder.", "DIR")] = None,

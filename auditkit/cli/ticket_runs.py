@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, option, ticket_folder, write_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, command, option, ticket_folder
 from auditkit.cli.options import ArmOptions, TargetOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket import (
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from auditkit.trials.verify import Verification, VerifyRequest
 
 
-@app.command(epilog="Example: auditkit ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88")
-@write_or_exit
+@command(app, "ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88", writes=True)
 def new(
     title: Annotated[str, option("--title", "What is wrong, in one line.", "TEXT")],
     severity: Annotated[str, typer.Option("--severity", metavar="P")] = "P2",
@@ -73,8 +72,7 @@ def new(
     say_written([(None, folder.create(number, code, make))], as_json)
 
 
-@app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 77ab310")
-@write_or_exit
+@command(app, "ticket verify B7-PT-01 --checkout ../trainer --at 77ab310", writes=True)
 def verify(
     ids: IdsArgument = None,
     at: Annotated[str, option("--at", "The fix. Default: the files as they are.", "REV")] = "",
@@ -147,8 +145,7 @@ def _print_verification(found: Verification) -> None:
         say(f"  ticked: {box}")
 
 
-@app.command(epilog="Example: auditkit ticket fix B7-PT-01 --apply")
-@write_or_exit
+@command(app, "ticket fix B7-PT-01 --apply", writes=True)
 def fix(
     ids: IdsArgument = None,
     apply: Annotated[bool, option("--apply", "Write the diff into the files if it is sufficient.")] = False,

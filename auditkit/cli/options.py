@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from auditkit.cli.common import JsonOption, option
-from auditkit.errors import BadInputError, nearest_names
+from auditkit.errors import BadInputError, meant, nearest_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from auditkit.audit.audit import AuditRequest
     from auditkit.config.config import Config
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from auditkit.model.runs.target import Target
     from auditkit.probing.run.run_options import RunOptions
 
-_R = TypeVar("_R")
 Words = list[str] | None
 
 # Headings of the help for what few need.
@@ -66,6 +65,9 @@ class TargetOptions:
 
         Raises BadInputError for options that do not fit together.
         """
+        from auditkit.probing.run.configuration import checkout_of
+        from auditkit.probing.run.found_targets import calls_like
+
         details = any((self.contract, self.takes, self.finish, self.argument, self.returns))
         if details and not self.target:
             raise BadInputError(
@@ -76,7 +78,10 @@ class TargetOptions:
             configured.update((target.call, target) for target in reversed(config.targets))
         for name in self.target or ():
             if name not in configured and (":" not in name or name.startswith(":") or name.endswith(":")):
-                raise BadInputError(f"no target is called '{name}'", _other_targets(name, configured, config, checkout))
+                here = checkout_of(checkout, config)
+                near = nearest_names(name, configured) or calls_like(name, here, config.import_roots)
+                hint = f"did you mean {' or '.join(near)}? " if near else ""
+                raise BadInputError(f"no target is called '{name}'", f"{hint}a target is package.module:function")
         return tuple(configured.get(name) or self._described(name) for name in self.target or ())
 
     def _described(self, call: str) -> Target:
@@ -85,11 +90,11 @@ class TargetOptions:
 
         return Target(
             call=call,
-            contract=choose(Contract, self.contract, list(Contract), "contract") if self.contract else None,
-            takes=choose(Takes, self.takes, list(Takes), "way to be fed") if self.takes else None,
+            contract=Contract(choose(self.contract, Contract, "contract")) if self.contract else None,
+            takes=Takes(choose(self.takes, Takes, "way to be fed")) if self.takes else None,
             finish=self.finish,
-            arguments=_pairs(self.argument, "--argument", plain_value),
-            returns=_pairs(self.returns, "--returns", str),
+            arguments=pairs(self.argument, "--argument", plain_value),
+            returns=pairs(self.returns, "--returns", str),
         )
 
 
@@ -167,46 +172,29 @@ SaveOption = Annotated[
 ]
 
 
-def _other_targets(name: str, configured: Mapping[str, Target], config: Config, checkout: str | None) -> str:
-    """What may have been meant: the nearest configured targets, else the nearest collectors of the checkout."""
-    from auditkit.probing.run.configuration import checkout_of
-    from auditkit.probing.run.found_targets import calls_like
-
-    near = nearest_names(name, configured)
-    near = near or calls_like(name, checkout_of(checkout, config), config.import_roots)
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{meant}a target is package.module:function"
-
-
-def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: str = "") -> _R:
-    """`parse(text)`, its ValueError turned into one that names the nearest of `known`.
-
-    The message is "no such `what`", or without it the error's own. Raises BadInputError.
-    """
-    try:
-        return parse(text)
-    except ValueError as error:
-        names = list(known)
-        near = nearest_names(text, names)
-        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
-        raise BadInputError(f"no such {what}: '{text}'" if what else str(error), hint) from None
+def choose(word: str, known: Iterable[str], what: str) -> str:
+    """The word, if it is known. Raises BadInputError with the nearest ones."""
+    names = list(map(str, known))
+    if word not in names:
+        raise BadInputError(f"no such {what}: '{word}'", meant(word, names, f"one of {', '.join(names)}", most=3))
+    return word
 
 
 def parse_severity(word: str) -> Severity:
     """The severity that an option names. Raises BadInputError."""
     from auditkit.model.enums import Severity
 
-    return choose(Severity, word.upper(), list(Severity), "severity")
+    return Severity(choose(word.upper(), Severity, "severity"))
 
 
 def parse_device(word: str) -> DeviceChoice:
     """The device that an option names. Raises BadInputError."""
     from auditkit.model.enums import DeviceChoice
 
-    return choose(DeviceChoice, word, list(DeviceChoice), "device")
+    return DeviceChoice(choose(word, DeviceChoice, "device"))
 
 
-def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:
+def pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:
     found = {}
     for text in texts or ():
         name, separator, value = text.partition("=")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import command, option
-from auditkit.cli.options import Words
+from auditkit.cli.options import Words, pairs
 from auditkit.cli.output import complain, say
-from auditkit.errors import BadInputError, ExitCode
+from auditkit.errors import ExitCode
 
 if TYPE_CHECKING:
     from auditkit.sweep.driver import Event
@@ -69,9 +69,6 @@ def run(
     from auditkit.sweep.jobs import read_plan
     from auditkit.sweep.preparation import cache_folder
 
-    options = dict(word.partition("=")[::2] for word in option or ())
-    if not all("=" in word for word in option or ()):
-        raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
     ended = Sweep(
         jobs=read_plan(plan),
         folder=results,
@@ -79,7 +76,7 @@ def run(
         engine=engine,
         at_a_time=jobs,
         attempts=attempts,
-        options=options,
+        options=pairs(option, "--option", str),
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
         tell=log,

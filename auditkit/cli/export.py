@@ -59,7 +59,7 @@ def export(
     The formats are those of `auditkit audit`, and every finding has the fingerprint of its ticket in all of them. Exits
     0 when they are written, whatever the run has found.
     """
-    from auditkit.probing.run.configuration import catalog_of, read_configuration
+    from auditkit.probing.engine.catalog import load_catalog
     from auditkit.reports.export import write_outputs
 
     files = outputs.checked(run)
@@ -67,7 +67,7 @@ def export(
         raise BadInputError(
             "no format is named", "one or several of --sarif, --junit, --gitlab, --csv FILE; a page: auditkit report"
         )
-    write_outputs(read_saved_run(run), files, catalog_of(read_configuration(None, None)))
+    write_outputs(read_saved_run(run), files, load_catalog())
     complain(f"wrote {', '.join(map(str, files.values()))}")
 
 

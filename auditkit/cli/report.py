@@ -34,17 +34,15 @@ def report(
     valid, 3 or 5 if the run has neither a finding nor a result.
     """
     from auditkit.audit.report import report as make
-    from auditkit.audit.report import report_code
-    from auditkit.probing.run.configuration import read_configuration
 
     if run is None:
         _of_tickets(tickets, output)
         return
     saved = read_saved_run(run)
-    configuration = read_configuration(None, None)
-    folder = tickets or (Path("tickets") if Path("tickets").is_dir() else None)
-    put(make(saved, file.removeprefix("./"), folder, configuration), output)
-    raise typer.Exit(int(report_code(saved)))
+    folder = ticket_folder(tickets) if tickets or Path("tickets").is_dir() else None
+    page, code = make(saved, file.removeprefix("./"), folder)
+    put(page, output)
+    raise typer.Exit(int(code))
 
 
 def _of_tickets(tickets: Path | None, output: Path | None) -> None:

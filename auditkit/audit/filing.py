@@ -18,7 +18,7 @@ from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.reproduce import Reproduction, reproduction
-from auditkit.tickets.filing import Filed, FilingOptions, file_findings
+from auditkit.tickets.filing import FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
 from auditkit.trials.no_fix import was_not_searched
 
@@ -82,8 +82,11 @@ def file_run(run: Run, folder: TicketFolder, paperwork: Paperwork) -> Run:
     absent = {result.fingerprint: result for result in run.results if result.outcome is Outcome.NOT_REPRODUCED}
     groups = findings_by_cause(run, paperwork)
     done, notes = file_findings(folder, groups, absent, options, run.environment)
-    results = tuple(_with_ticket(result, done.get(result.fingerprint)) for result in run.results)
-    return replace(run, results=results, notes=(*run.notes, *notes))
+    results = []
+    for one in run.results:
+        filed = done.get(one.fingerprint) if one.outcome is Outcome.REPRODUCED else None
+        results.append(replace(one, ticket=filed.id, ticket_action=filed.action.value) if filed else one)
+    return replace(run, results=tuple(results), notes=(*run.notes, *notes))
 
 
 def findings_by_cause(run: Run, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
@@ -134,12 +137,6 @@ def with_reproductions(run: Run, groups: Iterable[Sequence[Finding]], setting: S
                 break
             reasons.setdefault(name, made.reason)
     return replace(run, scripts=scripts, no_script=reasons)
-
-
-def _with_ticket(result: ProbeResult, filed: Filed | None) -> ProbeResult:
-    if result.outcome is not Outcome.REPRODUCED or filed is None:
-        return result
-    return replace(result, ticket=filed.id, ticket_action=filed.action.value)
 
 
 def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:

@@ -27,7 +27,11 @@ def new_probe(
     current folder's auditkit.yaml), or `probes`. Raises BadInputError for a claim that is no name, or
     that is taken, and for a file that is there already; StoreConflictError where nothing can be written.
     """
-    _check_name(claim)
+    if not _CLAIM.fullmatch(claim):
+        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", claim)
+        words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
+        hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
+        raise BadInputError(f"'{claim}' is not a name for a probe: lower-case words joined by underscores", hint)
     path = config or config_near()
     configured = read_config(path, is_named=config is not None).probes_dir if path else ()
     if folder is None:
@@ -59,12 +63,3 @@ def new_probe(
         f"run it: auditkit probe run {probe} --target package.module:function; by its name, with every audit, once "
         f'auditkit.yaml says probes_dir: {probe.parent} and its lifecycle is "stable"',
     )
-
-
-def _check_name(claim: str) -> None:
-    if _CLAIM.fullmatch(claim):
-        return
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", claim)
-    words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
-    hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
-    raise BadInputError(f"'{claim}' is not a name for a probe: lower-case words joined by underscores", hint)

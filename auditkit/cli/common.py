@@ -110,18 +110,13 @@ def _of_file(plan: Plan, path: Path) -> Iterator[str]:
     """Yield a line for a new file, and a unified diff for a changed one."""
     import difflib
 
+    name = os.path.relpath(path)
     after, before = plan.after[path], plan.before[path]
     if before is None:
-        yield f"create {_shown(path)} ({len(after.splitlines())} lines)"
+        yield f"create {name} ({len(after.splitlines())} lines)"
         return
     was, now = (data.decode("utf-8", "replace").splitlines() for data in (before, after))
-    yield from difflib.unified_diff(was, now, _shown(path), _shown(path), lineterm="")
-
-
-def _shown(path: Path) -> str:
-    """Return the path as the user would write it from here."""
-    near = os.path.relpath(path)
-    return str(path) if near.startswith("..") else near
+    yield from difflib.unified_diff(was, now, name, name, lineterm="")
 
 
 def ticket_folder(tickets: Path | None, must_exist: bool = True) -> TicketFolder:

@@ -78,11 +78,6 @@ def fitted(line: str, width: int | None) -> str:
                          break_on_hyphens=False)  # fmt: skip
 
 
-def wants_colour() -> bool:
-    """Whether stdout is a terminal that may be styled."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def discard(stream: IO[str]) -> None:
     """Let a stream whose reader has left (`| head -1`) swallow the rest, so that the exit code is kept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

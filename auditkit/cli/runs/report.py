@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +21,6 @@ from auditkit.cli.output import (
     say,
     say_json,
     terminal_width,
-    wants_colour,
 )
 from auditkit.cli.runs.causes import cause_lines, words_of
 from auditkit.cli.runs.ending import beside_tickets, first_steps, next_step, nothing_audited, ticket_counts
@@ -254,8 +255,8 @@ def _quiet_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
 
 def _say_line(line: str) -> None:
     """A line that is inert already; a severity at its beginning is coloured on a terminal."""
-    severity = line[:2]
-    if severity in _COLOURS and wants_colour():
+    severity, is_plain = line[:2], os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if severity in _COLOURS and sys.stdout.isatty() and not is_plain:
         typer.echo(typer.style(severity, fg=_COLOURS[severity], bold=True) + line[2:])
     else:
         say(line)

@@ -320,17 +320,14 @@ def import_(
         found = import_tickets(paths, folder.folder)
     if as_json:
         say_json({"schema_version": 1, "files": [one.to_json() for one in found]})
-    for one in found if not as_json else ():
-        if one.document is not None:
-            counts = (
-                f"{len(one.fields)} fields, {len(one.document.ticket.reviews)} reviews, {len(one.text)} other sections"
-            )
-            say(f"{one.source}: {one.document.path}, {counts}")
-        elif one.skipped:
-            say(f"{one.source}: not a ticket: {one.skipped}")
     for one in found:
         if one.problem:
             complain(f"error: {one.problem}")
+        elif one.document is not None and not as_json:
+            counts = f"{len(one.fields)} fields, {len(one.document.ticket.reviews)} reviews, {len(one.text)} other"
+            say(f"{one.source}: {one.document.path}, {counts} sections")
+        elif one.skipped and not as_json:
+            say(f"{one.source}: not a ticket: {one.skipped}")
     if any(one.problem for one in found):
         raise typer.Exit(2)
 

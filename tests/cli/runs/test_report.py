@@ -175,7 +175,6 @@ def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
     unfed = page([failed], no_target=NoTarget("no gradient collector could be fed:\n  not audited: it needs mp_pg"))
     assert "Nothing was audited: no gradient collector could be fed." in unfed
     assert "cannot_feed" not in unfed  # stderr has the reasons
-    last = unfed.splitlines()[-1]
-    assert last.endswith(" collector: --target trainer.stats:norm --argument NAME=VALUE")
+    assert unfed.splitlines()[-1].endswith(" collector: --target trainer.stats:norm --argument NAME=VALUE")
     unloaded = page([failed], no_target=NoTarget("no gradient collector could be imported:", is_import=True))
     assert unloaded.splitlines()[-1].endswith(" the interpreter that has it: --python VENV/bin/python")

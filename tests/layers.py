@@ -61,11 +61,13 @@ LAYERS = {
     ),
     "testing": Layer(words("testing probing worker model errors assets live"), in_functions=words("torch")),
     "pytest_plugin": Layer(words(""), words("pytest"), calls_only=words("testing errors")),
+    # An audit has loaded all of it when its report is printed.
+    "cli/runs": Layer(words("cli audit reports tickets probing errors model"), words("typer"), words("rich")),
     # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
     "cli": Layer(
-        words("cli"),
+        words("cli errors"),
         words("typer"),
-        words("rich mcp msgspec pydantic"),
-        words("audit sweep trials reports live tickets probing config files errors model version sandbox processes"),
+        words("mcp msgspec pydantic"),
+        words("audit sweep trials reports live tickets probing config files model version sandbox processes"),
     ),
 }

@@ -23,7 +23,8 @@ OURS = frozenset({"auditkit", "tests", "probes"})
 def part_of(path: Path) -> str:
     """The layer that a file of the package belongs to."""
     relative = path.relative_to(PACKAGE)
-    return relative.parts[0] if len(relative.parts) > 1 else path.stem
+    folder = relative.parent.as_posix()
+    return folder if folder in LAYERS else relative.parts[0] if len(relative.parts) > 1 else path.stem
 
 
 def violations(part: str, source: str, package: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ import msgspec
 
 from auditkit.assets import bundled_dir
 from auditkit.audit.baseline import Known
-from auditkit.audit.filing import Paperwork, Root, file_run, with_reproductions, without_fix, without_ticket
+from auditkit.audit.filing import Paperwork, Root, file_run, with_reproductions, without_ticket
 from auditkit.audit.ignores import with_ignores
 from auditkit.audit.matrix import combine
 from auditkit.config.config import Config
@@ -23,7 +23,7 @@ from auditkit.files import ensure_writable
 from auditkit.model.enums import Contract, Outcome, Severity
 from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
+from auditkit.model.runs.run import BUNDLED, NoTarget, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.text import listed
 from auditkit.model.ticket import agent_code
@@ -57,11 +57,10 @@ class AuditRequest:
     """What to audit and where findings go; None takes the configuration's value, then the default.
 
     `arms` are the options of each column of the table; they differ in interpreter and device. `tickets` of None files
-    nothing. `command` is what the user typed: the screen proposes the next command from it. `whole_source` lets source
-    probes read every module, not only those that deal with gradients. `style` also runs the style probes, whose
-    findings get no ticket unless their probe was named. `fix_time_s` limits the search for fixes. `known` are tickets
-    to compare the findings with; auditkit then files none. With `changed_since` auditkit checks only what changed since
-    that revision.
+    nothing. `whole_source` lets source probes read every module, not only those that deal with gradients. `style` also
+    runs the style probes, whose findings get no ticket unless their probe was named. `fix_time_s` limits the search for
+    fixes. `known` are tickets to compare the findings with; auditkit then files none. With `changed_since` auditkit
+    checks only what changed since that revision.
     """
 
     checkout: str
@@ -76,7 +75,6 @@ class AuditRequest:
     fix_time_s: float = 0.0
     known: Known | None = None
     changed_since: str | None = None
-    command: str = ""
 
     @property
     def config(self) -> Config:
@@ -124,24 +122,24 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         settings = [arm.setting(opened) for arm in arms]
         left_out = LeftOut(opened.path, request.config.exclude)
         found = _targets(request, opened, settings, progress, left_out, changed) if asked else FoundTargets()
-        read = _source_questions(request, probes, found.asked)
-        read = replace(read, files=changed.files if changed else None)
         run = _measured(Questions(found.asked, asked, place, found.found_count), settings, progress)
-        answers = read_source(read, opened, progress)
-        has_result = any(each.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for each in answers)
-        if found.failure is not None and not has_result:
-            raise found.failure
-        results = with_causes((*run.results, *answers), opened.path)
+        answers = read_source(_source_questions(request, probes, found.asked, changed), opened, progress)
+        lost = found.failure
+        if lost is not None and not any(each.outcome.is_result for each in answers):
+            raise lost
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
-        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *written)
-        lost = found.failure
-        missing = NoTarget(lost.message, lost.hint or "", isinstance(lost, TargetNotLoadedError)) if lost else None
-        run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
-        run = replace(run, changed=changed.sentence() if changed else "")
+        run = replace(
+            run,
+            results=with_causes((*run.results, *answers), opened.path),
+            notes=(*opened.notes, *passed_over, *found.notes, *run.notes, *written),
+            no_target=NoTarget(lost.message, lost.hint or "", isinstance(lost, TargetNotLoadedError)) if lost else None,
+            candidates=found.candidates,
+            changed=changed.sentence() if changed else "",
+            discovery_off=bool(asked) and not (request.targets or request.config.discover),
+        )
         run = with_ignores(run, opened.path, set(catalog_of(request.config)))
-        run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))
-        paperwork = replace(_paperwork(request, probes), read=functools.partial(Place(opened.path).source, ""))
+        paperwork = _paperwork(request, probes, opened.path)
         if settings:
             run = _with_fixes(run, request, repository, opened, paperwork, progress)
             if repository is not None:
@@ -202,7 +200,7 @@ def _with_fixes(
         probes=tuple(asked.values()),
         prefix="" if request.label == BUNDLED else prefix_of(spec),
     )
-    return with_fixes(run, without_fix(run, repository, paperwork), scene, request.fix_time_s, progress)
+    return with_fixes(run, without_ticket(run, repository, paperwork, or_fix=True), scene, request.fix_time_s, progress)
 
 
 def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:
@@ -212,30 +210,25 @@ def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[
     return (f"the audited code wrote {listed(names, 3)} into {where}",) if names else ()
 
 
-def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
+def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo], opened: Path) -> Paperwork:
     spec, config = parse_checkout(request.checkout), request.config
-    agent = config.agent
     root = Root.of(spec) if request.label is None else Root(Path.cwd())
     files = {Path(name): root.path(name) for name in request.probes if name.endswith(".py")}
+    own = config_in(spec.directory)
+    is_own = config.path is None or (own is not None and own.samefile(config.path))
     return Paperwork(
         probes={probe.id: probe for probe in probes},
         batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
-        agent=agent_code(agent, config.agents) if agent else None,
+        agent=agent_code(config.agent, config.agents) if config.agent else None,
         source=root.path(spec.directory),
         asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
-        options=_config_words(config, spec.directory, root),
+        # The option that names the configuration, unless it is the checkout's own, which is read anyway.
+        options=() if is_own or config.path is None else ("--config", root.path(config.path)),
         agents=config.agents,
         root=root,
         asked_by_name=bool(request.probes),
+        read=functools.partial(Place(opened).source, ""),
     )
-
-
-def _config_words(config: Config, directory: Path, root: Root) -> tuple[str, ...]:
-    """The option that names the configuration, unless it is the checkout's own, which is read anyway."""
-    own = config_in(directory)
-    if config.path is None or (own is not None and own.samefile(config.path)):
-        return ()
-    return ("--config", root.path(config.path))
 
 
 def _distinct(arms: Sequence[RunOptions], opened: OpenCheckout) -> list[RunOptions]:
@@ -281,12 +274,15 @@ def _measured(questions: Questions, settings: Sequence[Setting], progress: Progr
     return runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
 
 
-def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], targets: Sequence[Target]) -> SourceQuestions:
+def _source_questions(
+    request: AuditRequest, probes: Sequence[ProbeInfo], targets: Sequence[Target], changed: Changed | None
+) -> SourceQuestions:
     """Source probes check the targets of the command line; else the whole checkout, or the code about gradients."""
     scope = SourceScope.WHOLE if request.whole_source else SourceScope.GRADIENTS
     read = [probe for probe in probes if probe.scope == "source"]
     named = request.targets or [*request.config.targets, *targets]
-    return SourceQuestions(read, SourceScope.TARGETS if request.targets else scope, named, request.arms[0])
+    scope = SourceScope.TARGETS if request.targets else scope
+    return SourceQuestions(read, scope, named, request.arms[0], files=changed.files if changed else None)
 
 
 _EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_MEASURED, ExitCode.OK)
@@ -319,11 +315,6 @@ def exit_code(run: Run, fail_on: Severity = Severity.P4, requires_steps: bool = 
     return ExitCode.NOTHING_MEASURED if has_error or failure is not None else ExitCode.OK
 
 
-def _about_targets(run: Run) -> list[ProbeResult]:
-    """Return the results of probes on targets; without any, those of source probes."""
-    return [result for result in run.results if not result.is_of_source] or list(run.results)
-
-
 def load_failures(run: Run) -> list[AuditkitError]:
     """What to complain of: of a run, and of each arm, in which nothing could be loaded or measured."""
     if run.matrix:
@@ -337,12 +328,12 @@ def _load_failure(run: Run) -> AuditkitError | None:
     if run.no_target is not None:
         error = TargetNotLoadedError if run.no_target.is_import else NothingMeasuredError
         return error(run.no_target.message, run.no_target.hint)
-    results = _about_targets(run)
+    results = [result for result in run.results if not result.is_of_source] or run.results
     if (run.changed and all(result.is_of_source for result in results)) or (run.ignored and not results):
         return None  # nothing that changed deals with gradients, or the source ignores all of it
     if not results:
         return NothingMeasuredError("no probe ran")
-    if any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in results):
+    if any(result.outcome.is_result for result in results):
         return None
     unloaded = next((result for result in results if not result.loaded), None)
     if unloaded is not None:

@@ -89,16 +89,12 @@ class Base:
         documents, broken = TicketFolder(folder).documents() if folder.is_dir() else ([], [])
         notes = [f"not a valid ticket: {one.message}" for one in broken]
         if not folder.is_dir():
-            notes.append(f"there is no folder {tickets}{self.in_words()}, so every finding is new")
+            at = f" at {self.commit[:12]}" if self.commit else ""
+            notes.append(f"there is no folder {tickets}{at}, so every finding is new")
         against = self.commit if folder != tickets else ""
-        here = Path.cwd()
-        named = tickets.relative_to(here) if tickets.is_relative_to(here) else tickets
         held = TicketFolder(folder) if folder.is_dir() else None
         found = tuple(document.ticket for document in documents)
-        return Known(found, Baseline(str(named), against), tuple(notes), held)
-
-    def in_words(self) -> str:
-        return f" at {self.commit[:12]}" if self.commit else ""
+        return Known(found, Baseline(os.path.relpath(tickets), against), tuple(notes), held)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec
 from auditkit.probing.engine.sandbox import Setting
 from auditkit.probing.reproduce import Reproduction, reproduction
-from auditkit.tickets.filing import Filed, FilingOptions, file_findings
+from auditkit.tickets.filing import FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
 from auditkit.trials.no_fix import was_not_searched
 
@@ -82,8 +82,11 @@ def file_run(run: Run, folder: TicketFolder, paperwork: Paperwork) -> Run:
     absent = {result.fingerprint: result for result in run.results if result.outcome is Outcome.NOT_REPRODUCED}
     groups = findings_by_cause(run, paperwork)
     done, notes = file_findings(folder, groups, absent, options, run.environment)
-    results = tuple(_with_ticket(result, done.get(result.fingerprint)) for result in run.results)
-    return replace(run, results=results, notes=(*run.notes, *notes))
+    results = []
+    for one in run.results:
+        filed = done.get(one.fingerprint) if one.outcome is Outcome.REPRODUCED else None
+        results.append(replace(one, ticket=filed.id, ticket_action=filed.action.value) if filed else one)
+    return replace(run, results=tuple(results), notes=(*run.notes, *notes))
 
 
 def findings_by_cause(run: Run, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
@@ -94,35 +97,27 @@ def findings_by_cause(run: Run, paperwork: Paperwork) -> list[tuple[Finding, ...
     return group_by_cause(_finding(run, result, paperwork) for result in found)
 
 
-def without_ticket(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
-    """Return the findings by cause that will get a new ticket."""
-    least = paperwork.ticket_from
-    groups = [
-        group
-        for group in findings_by_cause(run, paperwork)
-        if group[0].severity.at_least(least) and not any(one.result.owner for one in group)
-    ]
-    if folder is None or not folder.folder.is_dir():
-        return groups
-    held = {held for ticket in folder.listing().tickets for held in ticket.findings}
-    return [group for group in groups if not held.intersection(one.result.fingerprint for one in group)]
-
-
-def without_fix(run: Run, folder: TicketFolder | None, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
-    """Return the findings by cause that need a fix: of new tickets, and of open ones without an earlier search."""
-    new = without_ticket(run, folder, paperwork)
-    if folder is None or not folder.folder.is_dir():
-        return new
-    groups = findings_by_cause(run, paperwork)
-    found = {one.result.fingerprint for group in groups for one in group}
+def without_ticket(
+    run: Run, folder: TicketFolder | None, paperwork: Paperwork, or_fix: bool = False
+) -> list[tuple[Finding, ...]]:
+    """Return the findings by cause that get a new ticket; `or_fix`: also those that need a search for a fix."""
+    groups = [(group, {one.result.fingerprint for one in group}) for group in findings_by_cause(run, paperwork)]
+    found = {name for _, names in groups for name in names}
+    tickets = folder.listing().tickets if folder is not None and folder.folder.is_dir() else ()
+    held = {name for ticket in tickets for name in ticket.findings}
     untried: set[str] = set()
-    for ticket in folder.listing().tickets:
-        if ticket.status.is_finished or found.isdisjoint(ticket.findings):
-            continue
-        evidence = folder.evidence(ticket.id)
+    for ticket in tickets if folder is not None and or_fix else ():
+        is_met = not ticket.status.is_finished and not found.isdisjoint(ticket.findings)
+        evidence = folder.evidence(ticket.id) if folder is not None and is_met else None
         if evidence is not None and not evidence.fixes:
             untried |= {name for name, why in evidence.no_fix.items() if was_not_searched(why)}
-    return [*new, *(group for group in groups if untried.intersection(one.result.fingerprint for one in group))]
+    new = [
+        group
+        for group, names in groups
+        if group[0].severity.at_least(paperwork.ticket_from)
+        and not (names & held or any(one.result.owner for one in group))
+    ]
+    return [*new, *(group for group, names in groups if names & untried)]
 
 
 def with_reproductions(run: Run, groups: Iterable[Sequence[Finding]], setting: Setting) -> Run:
@@ -142,12 +137,6 @@ def with_reproductions(run: Run, groups: Iterable[Sequence[Finding]], setting: S
                 break
             reasons.setdefault(name, made.reason)
     return replace(run, scripts=scripts, no_script=reasons)
-
-
-def _with_ticket(result: ProbeResult, filed: Filed | None) -> ProbeResult:
-    if result.outcome is not Outcome.REPRODUCED or filed is None:
-        return result
-    return replace(result, ticket=filed.id, ticket_action=filed.action.value)
 
 
 def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:

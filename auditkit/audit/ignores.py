@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from auditkit.errors import nearest_names
+from auditkit.errors import meant
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import inert_line
@@ -18,27 +18,19 @@ from auditkit.reports.findings import rows_of
 _COMMENT = re.compile(r"#\s*auditkit:\s*ignore\b(?:\[([^\]]*)\])?[ \t:]*([^#]*)")
 
 
-@dataclass(frozen=True)
-class _Ignore:
-    file: str
-    line: int
-    probe: str
-    reason: str
-
-
 def with_ignores(run: Run, root: Path, known: Collection[str]) -> Run:
     """Move the findings that a comment suppresses from `results` to `ignored`, and note comments that are not valid.
 
     `known` are the ids of all probes. A comment suppresses one that it names, and needs a reason.
     """
     notes: list[str] = []
-    valid: dict[tuple[str, int], list[_Ignore]] = {}
-    for one in _comments(root):
-        problem = _problem(one, known)
+    valid: dict[tuple[str, int, str], str] = {}
+    for file, line, probe, reason in _comments(root):
+        problem = _problem(probe, reason, known)
         if problem:
-            notes.append(f"{one.file}:{one.line}: # auditkit: ignore[{inert_line(one.probe)}] {problem}")
+            notes.append(f"{file}:{line}: # auditkit: ignore[{inert_line(probe)}] {problem}")
         else:
-            valid.setdefault((one.file, one.line), []).append(one)
+            valid.setdefault((file, line, probe), reason)
     ignored: dict[str, ProbeResult] = {}
     places = {row.result.fingerprint: row.place for row in rows_of(run)}
     for result in run.results if valid else ():
@@ -46,9 +38,9 @@ def with_ignores(run: Run, root: Path, known: Collection[str]) -> Run:
         statement = result.statement
         is_inside = statement is not None and statement.file == place.file
         lines = {place.line, *(range(statement.first, statement.last + 1) if statement and is_inside else ())}
-        here = [one for line in lines for one in valid.get((place.file, line), ()) if one.probe == result.probe]
+        here = [valid[key] for line in lines if (key := (place.file, line, result.probe)) in valid]
         if here and result.outcome is Outcome.REPRODUCED:
-            ignored[result.fingerprint] = replace(result, ignored=here[0].reason)
+            ignored[result.fingerprint] = replace(result, ignored=here[0])
     arms = tuple(replace(arm, run=_without(arm.run, ignored)) for arm in run.matrix)
     run = _without(replace(run, matrix=arms), ignored)
     return replace(run, ignored=tuple(ignored.values()), notes=(*run.notes, *notes))
@@ -58,7 +50,8 @@ def _without(run: Run, ignored: Collection[str]) -> Run:
     return replace(run, results=tuple(each for each in run.results if each.fingerprint not in ignored))
 
 
-def _comments(root: Path) -> Iterator[_Ignore]:
+def _comments(root: Path) -> Iterator[tuple[str, int, str, str]]:
+    """File, line, probe and reason of each comment."""
     for path in source_files(root):
         data = source_bytes(path)
         if b"auditkit:" not in data:
@@ -67,13 +60,11 @@ def _comments(root: Path) -> Iterator[_Ignore]:
         for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
             for match in _COMMENT.finditer(line):
                 for probe in (match[1] or "").split(","):
-                    yield _Ignore(file, number, probe.strip(), inert_line(match[2]).strip())
+                    yield file, number, probe.strip(), inert_line(match[2])
 
 
-def _problem(one: _Ignore, known: Collection[str]) -> str:
-    if not one.probe:
-        return "names no probe, so auditkit ignores it: write # auditkit: ignore[PROBE] reason"
-    if one.probe not in known:
-        near = nearest_names(one.probe, known, 1)
-        return "names no probe, so auditkit ignores it" + (f": did you mean {near[0]}?" if near else "")
-    return "" if one.reason else "has no reason, so auditkit ignores it: write why behind it"
+def _problem(probe: str, reason: str, known: Collection[str]) -> str:
+    if probe not in known:
+        write = "write # auditkit: ignore[PROBE] reason"
+        return f"names no probe, so auditkit ignores it: {meant(probe, known, write) if probe else write}"
+    return "" if reason else "has no reason, so auditkit ignores it: write why behind it"

@@ -28,21 +28,16 @@ _Draft = tuple[Target, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Initialised:
-    """The file that was written, and what it holds; `checkout` where that lies outside what the file may name.
+    """The file that was written, what it holds, and the words that follow `auditkit audit` to read it.
 
     `adapter` is the file of training steps for the user to complete.
     """
 
     path: Path
     found: FoundTargets
-    checkout: str = ""
-    adapter: Path | None = None
-    target_count: int = 0
-
-    @property
-    def audit_words(self) -> str:
-        """What follows `auditkit audit` to read the file."""
-        return shlex.join([*filter(None, [self.checkout]), "--config", str(self.path)])
+    audit_words: str
+    adapter: Path | None
+    target_count: int
 
 
 def init(
@@ -69,10 +64,12 @@ def init(
     adapter, text, steps = _adapter(spec, path, found)
     if found.failure is not None and not steps:
         raise found.failure
-    at = str(spec.directory) + _revision(spec)
-    inside = is_in_workspace(path.parent, spec.directory)
+    revision = f"@{spec.revision}" if spec.revision else ""
+    inside, is_here = is_in_workspace(path.parent, spec.directory), spec.directory == path.parent.resolve()
+    # The file need not name the folder in which it lies, as that lies.
+    where = f"../{spec.directory.name}" if is_here else _relative(spec.directory, path.parent)
     config = Config(
-        checkout=_written(spec, path.parent) if inside else None,
+        checkout=where + revision if inside and (revision or not is_here) else None,
         python=_relative(Path(python), path.parent) if python and os.sep in python else python,
         batch=1,
         exclude=(adapter.name,) if steps else (),
@@ -80,12 +77,14 @@ def init(
     targets = [*_drafts([trial for trial in found.trials if trial.works]), *steps]
     left = [each for each in found.candidates if not each.fed]
     unfed = [(each.call, f"left out: {each.excluded}" if each.excluded else each.why_not) for each in left]
-    elsewhere = "" if inside else shlex.join([at, "--config", path.name])
+    outside = [] if inside else [str(spec.directory) + revision]
+    elsewhere = shlex.join([*outside, "--config", path.name]) if outside else ""
     files = {path: render_config(config, targets, unfed, elsewhere).encode("utf-8")}
     if text:
         files[adapter] = text.encode("utf-8")
     create_files(files)
-    return Initialised(path, found, "" if inside else at, adapter if text else None, len(targets))
+    words = shlex.join([*outside, "--config", str(path)])
+    return Initialised(path, found, words, adapter if text else None, len(targets))
 
 
 def _adapter(spec: CheckoutSpec, path: Path, found: FoundTargets) -> tuple[Path, str, list[_Draft]]:
@@ -111,17 +110,6 @@ def _adapter(spec: CheckoutSpec, path: Path, found: FoundTargets) -> tuple[Path,
 
 def _relative(path: Path, folder: Path) -> str:
     return os.path.relpath(os.path.abspath(path), os.path.abspath(folder))
-
-
-def _written(spec: CheckoutSpec, folder: Path) -> str | None:
-    """The checkout as a file in `folder` names it; None for that folder, as it lies."""
-    if spec.directory != folder.resolve():
-        return _relative(spec.directory, folder) + _revision(spec)
-    return f"../{spec.directory.name}{_revision(spec)}" if spec.revision else None
-
-
-def _revision(spec: CheckoutSpec) -> str:
-    return f"@{spec.revision}" if spec.revision else ""
 
 
 def _drafts(trials: Sequence[Trial]) -> Iterator[_Draft]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from auditkit.model.enums import DeviceChoice, Outcome
@@ -62,23 +62,16 @@ def notes_of(arms: Sequence[Arm]) -> tuple[str, ...]:
 
 
 def label_arms(environments: Sequence[Environment], devices: Sequence[DeviceChoice]) -> tuple[str, ...]:
-    """A short name for each arm: torch's version and the device, or the first longer form that tells all apart."""
+    """A short name for each arm: torch's version and the device, or the first longer form that tells all apart.
+
+    The longer forms have torch's build, Python, or the interpreter's path. An arm whose torch could not be loaded is
+    named by its interpreter.
+    """
     on = [f" on {device.value}" if len(set(devices)) > 1 else "" for device in devices]
-    arms = list(zip(environments, on, strict=True))
-    count = len({(one.torch, one.python, one.interpreter, device) for one, device in arms})
-    forms = [tuple(form(environment) + device for environment, device in arms) for form in _FORMS]
+    count = len({(one.torch, one.python, one.interpreter, where) for one, where in zip(environments, on, strict=True)})
+    forms = []
+    for build, more in ((False, ""), (True, ""), (False, ", Python {0.python}"), (False, ", {0.interpreter}")):
+        torch = [one.torch if build else one.torch.partition("+")[0] for one in environments]
+        names = [f"torch {name}" if name else one.interpreter for name, one in zip(torch, environments, strict=True)]
+        forms.append(tuple(f"{a}{more.format(b)}{c}" for a, b, c in zip(names, environments, on, strict=True)))
     return next((names for names in forms if len(set(names)) == count), forms[-1])
-
-
-def _torch(environment: Environment) -> str:
-    """Return torch's version; an arm whose torch could not be loaded is named by its interpreter."""
-    return f"torch {environment.torch.partition('+')[0]}" if environment.torch else environment.interpreter
-
-
-_FORMS: tuple[Callable[[Environment], str], ...] = (
-    _torch,
-    lambda environment: f"torch {environment.torch}" if environment.torch else environment.interpreter,
-    lambda environment: f"{_torch(environment)}, Python {environment.python}",
-    lambda environment: f"{_torch(environment)}, {environment.interpreter}",
-)
-"""With torch's build, Python, or the interpreter's path."""

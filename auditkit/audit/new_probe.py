@@ -27,7 +27,11 @@ def new_probe(
     current folder's auditkit.yaml), or `probes`. Raises BadInputError for a claim that is no name, or
     that is taken, and for a file that is there already; StoreConflictError where nothing can be written.
     """
-    _check_name(claim)
+    if not _CLAIM.fullmatch(claim):
+        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", claim)
+        words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
+        hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
+        raise BadInputError(f"'{claim}' is not a name for a probe: lower-case words joined by underscores", hint)
     path = config or config_near()
     configured = read_config(path, is_named=config is not None).probes_dir if path else ()
     if folder is None:
@@ -52,30 +56,10 @@ def new_probe(
     if taken is not None:
         raise BadInputError(f"{taken} exists already; nothing was written", "choose another claim, or --dir")
     create_files(contents)
-    return tuple(texts), _next_steps(claim, tuple(texts), path, configured)
-
-
-def _check_name(claim: str) -> None:
-    if _CLAIM.fullmatch(claim):
-        return
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", claim)
-    words = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_0123456789")
-    hint = f"did you mean {words}?" if words else "name the defect that it would prove: norm_is_cut_off"
-    raise BadInputError(f"'{claim}' is not a name for a probe: lower-case words joined by underscores", hint)
-
-
-def _next_steps(
-    claim: str, files: tuple[Path, ...], config: Path | None, configured: tuple[Path, ...]
-) -> tuple[str, ...]:
-    probe, *_, test = files
-    if any(probe.parent.resolve() == path.resolve() for path in configured):
-        run = f'auditkit audit --probe {claim}; the lifecycle "stable" runs it with every audit'
-    else:
-        name = f"probes_dir: {probe.parent}"
-        run = f"auditkit probe run {probe} --target package.module:function; "
-        run += f"by its name, once {config or 'auditkit.yaml'} says {name}"
-    return (
+    probe, *_, test = texts
+    return tuple(texts), (
         f"write your check into measure and judge of {probe}, and code with and without the defect into its specimens",
         f"test it: python -m pytest {test}",
-        f"run it: {run}",
+        f"run it: auditkit probe run {probe} --target package.module:function; by its name, with every audit, once "
+        f'auditkit.yaml says probes_dir: {probe.parent} and its lifecycle is "stable"',
     )

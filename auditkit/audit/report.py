@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from auditkit.audit.audit import exit_code
-from auditkit.config.config import Config
 from auditkit.errors import BadInputError, ExitCode, nearest_names
 from auditkit.model.runs.run import Run
-from auditkit.probing.run.configuration import catalog_of
+from auditkit.probing.engine.catalog import load_catalog
 from auditkit.reports.causes import Sources
 from auditkit.reports.findings import rows_of
 from auditkit.reports.page import Page
@@ -17,22 +15,17 @@ from auditkit.reports.run_page import run_page
 from auditkit.tickets.store import TicketFolder
 
 
-def report(run: Run, file: str, tickets: Path | None, config: Config) -> Page:
+def report(run: Run, file: str, folder: TicketFolder | None) -> tuple[Page, ExitCode]:
     """The page of a run, or of one `file` of it ("" for all), with the status of its tickets in a folder.
 
-    Raises BadInputError for a file without any result, and for a missing folder of tickets.
+    The exit code is 0 if the run has findings; else that of the audit, as errors alone are no pass. Raises
+    BadInputError for a file without any result.
     """
-    if tickets is not None and not tickets.is_dir():
-        raise BadInputError(f"no tickets folder: {tickets}", "name the folder: --tickets DIR")
-    listing = TicketFolder(tickets).listing() if tickets is not None else None
+    listing = folder.listing() if folder is not None else None
     notes = tuple(f"not a valid ticket: {one.message}" for one in (listing.broken if listing else ()))
     known = listing.tickets if listing else ()
-    return run_page(Sources(only_file(run, file) if file else run, catalog_of(config), known, notes, file))
-
-
-def report_code(run: Run) -> ExitCode:
-    """0 if the run has findings; else what the audit would end with, as errors alone are no pass."""
-    return ExitCode.OK if any(result.severity for result in run.results) else exit_code(run)
+    code = ExitCode.OK if any(result.severity for result in run.results) else exit_code(run)
+    return run_page(Sources(only_file(run, file) if file else run, load_catalog(), known, notes, file)), code
 
 
 def only_file(run: Run, file: str) -> Run:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import option, write_or_exit
+from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.export import PageFiles
 from auditkit.cli.options import (
     FILED,
+    RUN,
     AuditOptions,
-    ExcludeOption,
     ProbesOption,
     ResultOptions,
     SaveOption,
-    StyleOption,
+    Words,
 )
+from auditkit.errors import BadInputError
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 _IN_CI = "In CI"
@@ -25,7 +27,7 @@ DEMO_FOLDER = Path("auditkit-demo")
 _FIX_TIME_S = 120.0
 
 
-@write_or_exit
+@functools.partial(run_or_exit, writes=True)
 def audit(
     checkout: Annotated[
         str | None,
@@ -34,10 +36,10 @@ def audit(
         ),
     ] = None,
     probe: ProbesOption = None,
-    style: StyleOption = False,
+    style: Annotated[bool, option("--style", "Also check style: unused or untested functions, ...")] = False,
     *,
     options: AuditOptions,
-    exclude: ExcludeOption = None,
+    exclude: Annotated[Words, option("--exclude", "Paths to skip: 'examples/*'.", "GLOB", panel=RUN)] = None,
     batch: Annotated[
         int | None, option("--batch", "Batch number of new tickets.", "N", panel=FILED, min=0, max=9999)
     ] = None,
@@ -47,37 +49,17 @@ def audit(
     no_tickets: Annotated[bool, option("--no-tickets", "File no tickets.", panel=FILED)] = False,
     fix_time: Annotated[
         float | None,
-        option(
-            "--fix-time",
-            "How long to try fixes; 0 tries none.",
-            "SECONDS",
-            panel=FILED,
-            min=0.0,
-            show_default="120 where tickets are filed",
-        ),
+        option("--fix-time", "Default: 120 if tickets are filed; 0 tries no fix.", "SECONDS", panel=FILED, min=0.0),
     ] = None,
     new_only: Annotated[
-        bool,
-        option(
-            "--new-only", "Exit 1 only for findings without an open or accepted ticket; file no tickets.", panel=_IN_CI
-        ),
+        bool, option("--new-only", "Exit 1 only for findings that no ticket knows; file no tickets.", panel=_IN_CI)
     ] = False,
     changed: Annotated[
-        bool,
-        option(
-            "--changed",
-            "Check only functions in files that changed since --against (HEAD), and those that call them.",
-            panel=_IN_CI,
-        ),
+        bool, option("--changed", "Check only what changed since --against (HEAD), and its callers.", panel=_IN_CI)
     ] = False,
     against: Annotated[
         str | None,
-        option(
-            "--against",
-            "With --new-only: compare with the tickets and auditkit.yaml at REV. With --changed: its files.",
-            "REV",
-            panel=_IN_CI,
-        ),
+        option("--against", "Whose tickets, auditkit.yaml and files to compare with.", "REV", panel=_IN_CI),
     ] = None,
     require_steps: Annotated[
         bool, option("--require-steps", "Exit 3 if a training step was found and could not be checked.", panel=_IN_CI)
@@ -100,7 +82,6 @@ def audit(
     from auditkit.audit.baseline import base_at
     from auditkit.cli.runs.report import run_and_finish
     from auditkit.config.config_file import CONFIG_NAME
-    from auditkit.errors import BadInputError
     from auditkit.files import is_dry_run
     from auditkit.model.runs.run import BUNDLED
 
@@ -111,10 +92,10 @@ def audit(
     if against is not None and not (new_only or changed):
         raise BadInputError("--against is for --new-only and --changed", "add one of the two")
     files = outputs.checked()
-    is_here = bool(checkout or new_only or changed or options.runs.config) or Path(CONFIG_NAME).is_file()
-    demo = not is_here and is_about_specimen(options.targets.target or ())
+    is_here = bool(checkout or new_only or changed or options.config) or Path(CONFIG_NAME).is_file()
+    demo = not is_here and is_about_specimen(options.target or ())
     with base_at(against if new_only else None, checkout) as base:
-        configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else checkout)
+        configuration = base.configuration(options.config, str(specimen_dir()) if demo else checkout)
         usual = DEMO_FOLDER / "tickets" if demo else Path("tickets")  # auditkit creates no folder by itself
         usual_folder = usual if demo or usual.is_dir() else None
         folder = None if no_tickets else tickets or configuration.tickets or usual_folder

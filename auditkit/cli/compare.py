@@ -11,6 +11,7 @@ from auditkit.cli.common import JsonOption, option, run_or_exit
 from auditkit.cli.options import ArmOptions, ProbesOption, TargetOption, TargetOptions, parse_severity, with_cache
 from auditkit.cli.output import say_json
 from auditkit.cli.report import OutputOption, put
+from auditkit.errors import ExitCode
 
 EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm"
 
@@ -39,7 +40,6 @@ def compare(
     Exits 1 if a finding is new or worse; with --plan or --tests also if the change is not approved.
     """
     from auditkit.cli.runs.progress import progress
-    from auditkit.errors import ExitCode
     from auditkit.probing.run.configuration import catalog_of, read_configuration
     from auditkit.reports.comparison_page import comparison_page
     from auditkit.reports.review import Assessment

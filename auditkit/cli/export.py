@@ -11,6 +11,7 @@ import typer
 from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import WRITTEN
 from auditkit.cli.output import complain
+from auditkit.errors import BadInputError
 
 if TYPE_CHECKING:
     from auditkit.model.runs.run import Run
@@ -22,15 +23,9 @@ EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --csv audit.csv
 class OutputFiles:
     """Into which files a run is written, each replaced as a whole."""
 
-    sarif: Annotated[Path | None, option("--sarif", "Findings as SARIF 2.1.0, for code scanning.", "FILE", WRITTEN)] = (
-        None
-    )
-    junit: Annotated[Path | None, option("--junit", "Every check as a test case, in JUnit's XML.", "FILE", WRITTEN)] = (
-        None
-    )
-    gitlab: Annotated[Path | None, option("--gitlab", "Findings as GitLab's code quality report.", "FILE", WRITTEN)] = (
-        None
-    )
+    sarif: Annotated[Path | None, option("--sarif", "Findings as SARIF 2.1.0.", "FILE", WRITTEN)] = None
+    junit: Annotated[Path | None, option("--junit", "Every check as a test of JUnit.", "FILE", WRITTEN)] = None
+    gitlab: Annotated[Path | None, option("--gitlab", "GitLab's code quality report.", "FILE", WRITTEN)] = None
     csv: Annotated[Path | None, option("--csv", "Every result as a row of a table.", "FILE", WRITTEN)] = None
 
     def checked(self, source: Path | None = None) -> dict[str, Path]:
@@ -64,8 +59,7 @@ def export(
     The formats are those of `auditkit audit`, and every finding has the fingerprint of its ticket in all of them. Exits
     0 when they are written, whatever the run has found.
     """
-    from auditkit.errors import BadInputError
-    from auditkit.probing.run.configuration import catalog_of, read_configuration
+    from auditkit.probing.engine.catalog import load_catalog
     from auditkit.reports.export import write_outputs
 
     files = outputs.checked(run)
@@ -73,7 +67,7 @@ def export(
         raise BadInputError(
             "no format is named", "one or several of --sarif, --junit, --gitlab, --csv FILE; a page: auditkit report"
         )
-    write_outputs(read_saved_run(run), files, catalog_of(read_configuration(None, None)))
+    write_outputs(read_saved_run(run), files, load_catalog())
     complain(f"wrote {', '.join(map(str, files.values()))}")
 
 
@@ -81,7 +75,6 @@ def read_saved_run(path: Path) -> Run:
     """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
     import json
 
-    from auditkit.errors import BadInputError
     from auditkit.model.runs.run import Run
 
     try:

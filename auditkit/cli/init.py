@@ -9,7 +9,7 @@ import typer
 
 from auditkit.cli.common import option, run_or_exit
 from auditkit.cli.options import PythonOption
-from auditkit.cli.output import complain_fitted, say
+from auditkit.cli.output import complain, say
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
 
@@ -35,7 +35,7 @@ def init(
             say(f"{trial.target.call}  called with {called}, checked as {promised}")
     found = done.found.candidates
     for note in (*done.found.notes, *map(str.strip, (*not_asked_lines(found), *left_out_lines(found)))):
-        complain_fitted(f"note: {note}")
+        complain(f"note: {note}")
     if done.adapter is not None:
         say(f"wrote {done.adapter}: training steps that auditkit could not call, for you to complete")
     say(f"wrote {done.path}: {counted(done.target_count, 'target')}. Next: auditkit audit {done.audit_words}")

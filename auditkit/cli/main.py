@@ -1,4 +1,4 @@
-"""The `auditkit` command: three commands at once, all others through Typer."""
+"""The `auditkit` command: its sandbox, its Typer application, and the exit code."""
 
 from __future__ import annotations
 
@@ -56,7 +56,15 @@ def _exit_code() -> int | str | None:
     code: int | str | None = 0
     lost = ""
     try:
-        _run()
+        from auditkit.cli.cage import restart
+
+        sys.argv[1:], ended_with = restart(sys.argv[1:])
+        if ended_with is not None:
+            raise SystemExit(ended_with)
+        from auditkit.cli.application import application
+
+        # One name in help and for the shell's completion, however it was started.
+        application(sys.argv[1:])(prog_name="auditkit")
     except SystemExit as ended:
         code = ended.code
     except KeyboardInterrupt:  # before a command has begun
@@ -83,15 +91,3 @@ def _exit_code() -> int | str | None:
 
     complain(f"error: the output cannot be written: {lost}")
     return int(ExitCode.STORE_CONFLICT)
-
-
-def _run() -> None:
-    from auditkit.cli.cage import restart
-
-    sys.argv[1:], code = restart(sys.argv[1:])
-    if code is not None:
-        raise SystemExit(code)
-    from auditkit.cli.application import application
-
-    # One name in help and for the shell's completion, however it was started.
-    application(sys.argv[1:])(prog_name="auditkit")

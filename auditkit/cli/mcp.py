@@ -19,11 +19,12 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import IO, Any, Literal, NoReturn
 
 from auditkit.cli.common import run_or_exit
+from auditkit.errors import BadInputError
 
 EXAMPLE = "Example: auditkit mcp"
 _GRACE_S = 1.5
@@ -49,24 +50,23 @@ _TOOLS = {  # changes nothing, may overwrite, repeating it changes nothing more,
     "fix": (False, True, False, True),
 }
 """The annotations of each tool: readOnlyHint, destructiveHint, idempotentHint and openWorldHint."""
-_LONGEST = {"max_length": 4096}
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "checkout": {"description": "A folder, or FOLDER@REVISION.", **_LONGEST},
-    "targets": {"description": "Functions to check, as module:function. Default: all.", "max_length": 100},
-    "probes": {"description": "Ids of probes to run. Default: all that apply.", "max_length": 100},
-    "python": {"description": "The interpreter that has the checkout's packages.", **_LONGEST},
+    "checkout": {"description": "A folder, or FOLDER@REVISION."},
+    "targets": {"description": "Functions to check, as module:function. Default: all."},
+    "probes": {"description": "Ids of probes to run. Default: all that apply."},
+    "python": {"description": "The interpreter that has the checkout's packages."},
     "fresh": {"description": "Run every probe again instead of reading cached results."},
-    "whole": {"description": "The file `whole` of an audit, or one that `--save` wrote.", "min_length": 1, **_LONGEST},
-    "fingerprint": {"description": "Only the result with this fingerprint.", **_LONGEST},
-    "target": {"description": "Only results of this target.", **_LONGEST},
+    "whole": {"description": "The file `whole` of an audit, or one that `--save` wrote.", "min_length": 1},
+    "fingerprint": {"description": "Only the result with this fingerprint."},
+    "target": {"description": "Only results of this target."},
     "outcome": {"description": "Only results with this outcome."},
-    "name": {"description": "The id of a probe.", "pattern": r"^\w*$", "max_length": 200},
-    "folder": {"description": "The folder of the tickets.", "min_length": 1, **_LONGEST},
-    "where": {"description": "A condition such as severity=P1.", "max_length": 400},
+    "name": {"description": "The id of a probe.", "pattern": r"^\w*$"},
+    "folder": {"description": "The folder of the tickets.", "min_length": 1},
+    "where": {"description": "A condition such as severity=P1."},
     "finished": {"description": "List finished tickets, too."},
-    "ticket_id": {"description": "Such as B7-PT-01.", "pattern": r"^\w[\w.-]*$", "max_length": 100},
+    "ticket_id": {"description": "Such as B7-PT-01.", "pattern": r"^\w[\w.-]*$"},
     "mode": {"description": "try: run the fix in a copy; apply: write it, too, if the result is sufficient."},
-    "cursor": {"description": "The `next_cursor` of the page before.", "pattern": r"^\d*$", "max_length": 12},
+    "cursor": {"description": "The `next_cursor` of the page before.", "pattern": r"^\d{0,12}$"},
     "limit": {"description": "The most rows of a page.", "ge": 1, "le": 500},
 }
 """Of each argument what the schema states beside its type: pydantic refuses every other value."""
@@ -79,8 +79,6 @@ def mcp() -> None:
     Seven tools of the Model Context Protocol: audit, results, probe, tickets, ticket, verify and fix. Needs the extra
     mcp.
     """
-    from auditkit.errors import BadInputError
-
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError:
@@ -90,7 +88,7 @@ def mcp() -> None:
     from auditkit import __version__
 
     with tempfile.TemporaryDirectory(prefix="auditkit-mcp-") as folder:
-        verbs = _Verbs(Path(folder))
+        verbs = _Verbs(folder)
         tools = [_tool(getattr(verbs, name), *hints) for name, hints in _TOOLS.items()]
         MCPServer("auditkit", instructions=_INSTRUCTIONS, version=__version__, log_level="CRITICAL", tools=tools).run(
             "stdio"
@@ -120,9 +118,8 @@ def _tool(verb: Any, reads: bool, overwrites: bool, repeats: bool, runs: bool) -
 class _Verbs:
     """The tools. `folder` keeps the runs of the audits as long as the server runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._count = 0
 
     async def audit(
         self,
@@ -141,7 +138,14 @@ class _Verbs:
         """
         given = [*_options("--target", targets), *_options("--probe", probes), *_options("--python", [python])]
         filed = _options("--tickets", [tickets]) or ["--no-tickets"]
-        words = ["audit", *given, *filed, *(["--fresh"] if fresh else []), "--json", f"--save={self._new_file()}"]
+        words = [
+            "audit",
+            *given,
+            *filed,
+            *["--fresh"] * fresh,
+            "--json",
+            f"--save={self._folder}/{uuid.uuid4().hex}.json",
+        ]
         ended = await self._run(context, [*words, "--", checkout])
         result = ended["result"]
         if isinstance(result, dict):
@@ -188,7 +192,7 @@ class _Verbs:
         limit: int = 100,
     ) -> dict[str, Any]:
         """List the open tickets of a folder, the worst first. `next_cursor` is null on the last page."""
-        more = [*_options("--where", [where]), *(["--all"] if finished else [])]
+        more = [*_options("--where", [where]), *["--all"] * finished]
         ended = await self._run(context, ["ticket", "list", f"--tickets={folder}", "--format=csv", *more])
         rows = list(csv.DictReader(io.StringIO(ended["result"])))
         return ended | {"result": _page("tickets", rows, cursor, limit)}
@@ -213,16 +217,13 @@ class _Verbs:
         mode: Literal["try", "apply"] = "try",
     ) -> dict[str, Any]:
         """Run a ticket's own fix in a copy. `apply` also changes the checkout's files, if the fix is sufficient."""
-        more = [*_options("--checkout", [checkout]), *(["--apply"] if mode == "apply" else [])]
+        more = [*_options("--checkout", [checkout]), *["--apply"] * (mode == "apply")]
         return await self._run(context, ["ticket", "fix", f"--tickets={folder}", *more, "--json", "--", ticket_id])
 
     async def _run(self, context: Any, words: list[str]) -> dict[str, Any]:
         """Run a command and return its output; `-P` keeps modules of the current folder from replacing ours."""
-        command = [sys.executable, "-P", "-m", "auditkit", *words]
-        pipe, environment = subprocess.PIPE, {**os.environ, "NO_COLOR": "1"}
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment, process_group=0
-        )
+        command, pipe = [sys.executable, "-P", "-m", "auditkit", *words], subprocess.PIPE
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, process_group=0)
         streams = (process.stdout, process.stderr)
         reading = asyncio.gather(*(asyncio.to_thread(_read, each, process) for each in streams))
         begun = time.monotonic()
@@ -244,10 +245,6 @@ class _Verbs:
         if process.returncode not in (0, 1) and not isinstance(result, dict):
             _fail(talk[-_LONGEST_TALK:].strip().removeprefix("error: ") or f"exit code {process.returncode}", None)
         return _result(process.returncode, result, talk)
-
-    def _new_file(self) -> Path:
-        self._count += 1
-        return self._folder / f"{self._count}.json"
 
 
 def _options(name: str, values: Iterable[str]) -> list[str]:

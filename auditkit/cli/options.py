@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from auditkit.cli.common import JsonOption, option
+from auditkit.errors import BadInputError, meant, nearest_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from auditkit.audit.audit import AuditRequest
     from auditkit.config.config import Config
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from auditkit.model.runs.target import Target
     from auditkit.probing.run.run_options import RunOptions
 
-_R = TypeVar("_R")
 Words = list[str] | None
 
 # Headings of the help for what few need.
 _CALLED = "How the --target is called"
-_RUN = "How probes run"
+RUN = "How probes run"
 FILED = "How tickets are filed"
 WRITTEN = "Files for other programs"
 
@@ -31,21 +30,9 @@ PythonOption = Annotated[
     str | None, option("--python", "Interpreter of the checkout; default: its .venv, venv, this one.", "PATH")
 ]
 ConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE")]
-_RunConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE", panel=_RUN)]
-TimeLimitOption = Annotated[float, option("--time-limit", "Seconds for each probe.", "SECONDS", panel=_RUN, min=0.1)]
+_RunConfigOption = Annotated[Path | None, option("--config", "An auditkit.yaml to read.", "FILE", panel=RUN)]
 TargetOption = Annotated[Words, option("--target", "A collector, or the name of a configured one.", "MODULE:FUNCTION")]
 ProbesOption = Annotated[Words, option("--probe", "Only this probe (may be repeated).", "ID")]
-StyleOption = Annotated[
-    bool, option("--style", "Also check style: repeated defaults, unused or untested functions, ...")
-]
-CheckoutOption = Annotated[
-    str | None, option("--checkout", "Default: the configuration's, else this folder.", "DIR[@REV]")
-]
-InPlaceOption = Annotated[bool, option("--in-place", "Run the code in place, not in a temporary copy.", panel=_RUN)]
-ExcludeOption = Annotated[
-    Words, option("--exclude", "Paths of the checkout to skip: 'examples/*'.", "GLOB", panel=_RUN)
-]
-FreshOption = Annotated[bool, option("--fresh", "Use no cached results: run every probe.", panel=_RUN)]
 
 _DEVICES = "auto, cuda, cpu or simulated"
 
@@ -60,12 +47,7 @@ class TargetOptions:
     ] = None
     takes: Annotated[
         str | None,
-        option(
-            "--takes",
-            "module, parameters, named_parameters, gradients; default: auditkit tries each.",
-            "HOW",
-            panel=_CALLED,
-        ),
+        option("--takes", "module, parameters, gradients, ...; default: auditkit tries each.", "HOW", panel=_CALLED),
     ] = None
     finish: Annotated[
         str | None,
@@ -83,7 +65,8 @@ class TargetOptions:
 
         Raises BadInputError for options that do not fit together.
         """
-        from auditkit.errors import BadInputError
+        from auditkit.probing.run.configuration import checkout_of
+        from auditkit.probing.run.found_targets import calls_like
 
         details = any((self.contract, self.takes, self.finish, self.argument, self.returns))
         if details and not self.target:
@@ -95,7 +78,10 @@ class TargetOptions:
             configured.update((target.call, target) for target in reversed(config.targets))
         for name in self.target or ():
             if name not in configured and (":" not in name or name.startswith(":") or name.endswith(":")):
-                raise BadInputError(f"no target is called '{name}'", _other_targets(name, configured, config, checkout))
+                here = checkout_of(checkout, config)
+                near = nearest_names(name, configured) or calls_like(name, here, config.import_roots)
+                hint = f"did you mean {' or '.join(near)}? " if near else ""
+                raise BadInputError(f"no target is called '{name}'", f"{hint}a target is package.module:function")
         return tuple(configured.get(name) or self._described(name) for name in self.target or ())
 
     def _described(self, call: str) -> Target:
@@ -104,11 +90,11 @@ class TargetOptions:
 
         return Target(
             call=call,
-            contract=choose(Contract, self.contract, list(Contract), "contract") if self.contract else None,
-            takes=choose(Takes, self.takes, list(Takes), "way to be fed") if self.takes else None,
+            contract=Contract(choose(self.contract, Contract, "contract")) if self.contract else None,
+            takes=Takes(choose(self.takes, Takes, "way to be fed")) if self.takes else None,
             finish=self.finish,
-            arguments=_pairs(self.argument, "--argument", plain_value),
-            returns=_pairs(self.returns, "--returns", str),
+            arguments=pairs(self.argument, "--argument", plain_value),
+            returns=pairs(self.returns, "--returns", str),
         )
 
 
@@ -117,7 +103,7 @@ class ArmOptions:
     """How probes are run: under one interpreter, on one device."""
 
     python: PythonOption = None
-    device: Annotated[str, option("--device", f"Where probes run: {_DEVICES}.", "NAME", panel=_RUN)] = "auto"
+    device: Annotated[str, option("--device", f"Where probes run: {_DEVICES}.", "NAME", panel=RUN)] = "auto"
     config: _RunConfigOption = None
 
     def with_config(self, config: Config) -> RunOptions:
@@ -132,27 +118,15 @@ class MatrixOptions:
     """How probes are run: under every one of some interpreters, on every one of some devices."""
 
     python: Annotated[
-        Words,
-        option(
-            "--python",
-            "Interpreter of the checkout; default: its .venv, venv, this one. May be repeated: one column each.",
-            "PATH",
-        ),
+        Words, option("--python", "May be repeated; default: the checkout's .venv, venv, this one.", "PATH")
     ] = None
     device: Annotated[
-        Words,
-        option(
-            "--device",
-            f"Where probes run: {_DEVICES}. May be repeated: one column each.",
-            "NAME",
-            panel=_RUN,
-            show_default="auto",
-        ),
+        Words, option("--device", f"May be repeated: {_DEVICES}.", "NAME", panel=RUN, show_default="auto")
     ] = None
     config: _RunConfigOption = None
-    time_limit: TimeLimitOption = 120.0
-    in_place: InPlaceOption = False
-    fresh: FreshOption = False
+    time_limit: Annotated[float, option("--time-limit", "Seconds for each probe.", "S", panel=RUN, min=0.1)] = 120.0
+    in_place: Annotated[bool, option("--in-place", "Run the code in place, not in a copy.", panel=RUN)] = False
+    fresh: Annotated[bool, option("--fresh", "Use no cached results: run every probe.", panel=RUN)] = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """Return one for each interpreter and device. Raises BadInputError for an unknown device."""
@@ -163,11 +137,8 @@ class MatrixOptions:
 
 
 @dataclass(frozen=True)
-class AuditOptions:
+class AuditOptions(MatrixOptions, TargetOptions):
     """What is checked, and how that is run: all that `audit` and `probe run` have in common."""
-
-    targets: TargetOptions
-    runs: MatrixOptions
 
     def request(
         self, checkout: str | None, config: Config, probes: Sequence[str] | None, tickets: Path | None, **more: Any
@@ -178,11 +149,10 @@ class AuditOptions:
 
         return AuditRequest(
             checkout=checkout_of(checkout, config),
-            arms=self.runs.arms(config),
-            targets=self.targets.targets(config, checkout),
+            arms=self.arms(config),
+            targets=self.targets(config, checkout),
             probes=tuple(probes or ()),
             tickets=tickets,
-            command=typed_command(),
             **more,
         )
 
@@ -202,51 +172,29 @@ SaveOption = Annotated[
 ]
 
 
-def _other_targets(name: str, configured: Mapping[str, Target], config: Config, checkout: str | None) -> str:
-    """What may have been meant: the nearest configured targets, else the nearest collectors of the checkout."""
-    from auditkit.errors import nearest_names
-    from auditkit.probing.run.configuration import checkout_of
-    from auditkit.probing.run.found_targets import calls_like
-
-    near = nearest_names(name, configured)
-    near = near or calls_like(name, checkout_of(checkout, config), config.import_roots)
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{meant}a target is package.module:function"
-
-
-def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: str = "") -> _R:
-    """`parse(text)`, its ValueError turned into one that names the nearest of `known`.
-
-    The message is "no such `what`", or without it the error's own. Raises BadInputError.
-    """
-    from auditkit.errors import BadInputError, nearest_names
-
-    try:
-        return parse(text)
-    except ValueError as error:
-        names = list(known)
-        near = nearest_names(text, names)
-        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
-        raise BadInputError(f"no such {what}: '{text}'" if what else str(error), hint) from None
+def choose(word: str, known: Iterable[str], what: str) -> str:
+    """The word, if it is known. Raises BadInputError with the nearest ones."""
+    names = list(map(str, known))
+    if word not in names:
+        raise BadInputError(f"no such {what}: '{word}'", meant(word, names, f"one of {', '.join(names)}", most=3))
+    return word
 
 
 def parse_severity(word: str) -> Severity:
     """The severity that an option names. Raises BadInputError."""
     from auditkit.model.enums import Severity
 
-    return choose(Severity, word.upper(), list(Severity), "severity")
+    return Severity(choose(word.upper(), Severity, "severity"))
 
 
 def parse_device(word: str) -> DeviceChoice:
     """The device that an option names. Raises BadInputError."""
     from auditkit.model.enums import DeviceChoice
 
-    return choose(DeviceChoice, word, list(DeviceChoice), "device")
+    return DeviceChoice(choose(word, DeviceChoice, "device"))
 
 
-def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:
-    from auditkit.errors import BadInputError
-
+def pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:
     found = {}
     for text in texts or ():
         name, separator, value = text.partition("=")
@@ -265,10 +213,3 @@ def with_cache(options: RunOptions, fresh: bool) -> RunOptions:
     from dataclasses import replace
 
     return replace(options, uses_cache=True, fresh=fresh, first=FIRST.append)
-
-
-def typed_command() -> str:
-    """What the user ran, for the tickets' appendix."""
-    import shlex
-
-    return shlex.join(["auditkit", *sys.argv[1:]])

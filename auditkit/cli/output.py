@@ -23,33 +23,28 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """One text on stderr, inert: talk, never data."""
-    _write(sys.stderr, text)
-
-
-def complain_fitted(text: str) -> None:
-    """`complain`, each line broken between words where stderr is a terminal that is narrower."""
+    """One text on stderr, inert: talk, never data. Lines are broken between words on a terminal that is narrower."""
     width = terminal_width(sys.stderr)
-    complain("\n".join(fitted(line, width) for line in text.split("\n")))
+    _write(sys.stderr, "\n".join(fitted(line, width) for line in text.split("\n")))
 
 
 def complain_of(error: AuditkitError, as_json: bool = False) -> int:
-    """Print `error:` and `hint:` on stderr, with --json one object on stdout; return the error's exit code."""
+    """Print `error:` and `hint:` on stderr; return the error's exit code.
+
+    With --json also print one object on stdout, with the place that the message begins with, if any.
+    """
+    code = int(error.exit_code)
     if as_json:
-        say_error(error.message, error.hint, int(error.exit_code))
-    complain_fitted(f"error: {error.message}")
+        import re
+
+        match = re.search(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? ", error.message, re.MULTILINE)
+        place = match and {"path": match["path"], "line": int(match["line"]), "column": int(match["column"] or 1)}
+        known = {"error": error.message, "location": place, "hint": error.hint, "exit_code": code}
+        say_json({"schema_version": 1, **known})
+    complain(f"error: {error.message}")
     if error.hint:
-        complain_fitted(f"hint: {error.hint}")
-    return int(error.exit_code)
-
-
-def say_error(message: str, hint: str | None, exit_code: int) -> None:
-    """What went wrong as the one JSON document on stdout, with the place that the message begins with, if any."""
-    import re
-
-    match = re.search(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? ", message, re.MULTILINE)
-    place = match and {"path": match["path"], "line": int(match["line"]), "column": int(match["column"] or 1)}
-    say_json({"schema_version": 1, "error": message, "location": place, "hint": hint, "exit_code": exit_code})
+        complain(f"hint: {error.hint}")
+    return code
 
 
 def say_json(document: object) -> None:
@@ -81,11 +76,6 @@ def fitted(line: str, width: int | None) -> str:
     indent = " " * (len(line) - len(text))
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False,
                          break_on_hyphens=False)  # fmt: skip
-
-
-def wants_colour() -> bool:
-    """Whether stdout is a terminal that may be styled."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def discard(stream: IO[str]) -> None:

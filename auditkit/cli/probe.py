@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, option, run_or_exit
-from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
+from auditkit.cli.common import JsonOption, command, option
+from auditkit.cli.options import AuditOptions, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import complain_of, say, say_json
+from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
 
 _SKIP_COMMIT = 125
 """`git bisect run` skips a commit that ends so."""
@@ -19,8 +20,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list", epilog="Example: auditkit probe list --json")
-@run_or_exit
+@command(app, "probe list --json", name="list")
 def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the probes: what each one proves, and its severity."""
     from auditkit.probing.run.configuration import find_probes
@@ -36,8 +36,7 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
         say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}{when}")
 
 
-@app.command("show", epilog="Example: auditkit probe show norm_overflows_on_finite_grads")
-@run_or_exit
+@command(app, "probe show norm_overflows_on_finite_grads", name="show")
 def show_probe(
     probe: Annotated[str, typer.Argument(metavar="ID", help="A probe's id.")],
     config: ConfigOption = None,
@@ -67,15 +66,12 @@ def show_probe(
         say("\n" + "\n".join("    " + line for line in info.remediation_code.rstrip().splitlines()))
 
 
-@app.command(
-    "run",
-    epilog="Example: auditkit probe run norm_overflows_on_finite_grads --checkout ../trainer "
-    "--target trainer.stats:grad_norm --takes module --json",
-)
-@run_or_exit
+@command(app, "probe run norm_overflows_on_finite_grads --checkout ../trainer --target stats:norm --json", name="run")
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
-    checkout: CheckoutOption = None,
+    checkout: Annotated[
+        str | None, option("--checkout", "Default: that of auditkit.yaml, else this folder.", "DIR")
+    ] = None,
     *,
     options: AuditOptions,
     results: ResultOptions,
@@ -89,10 +85,9 @@ def run_probes(
     Probes that read the source need no --target: they read the whole checkout, or, with one, its module.
     """
     from auditkit.cli.runs.report import run_and_finish
-    from auditkit.errors import ExitCode, NothingMeasuredError, TargetNotLoadedError
     from auditkit.probing.run.configuration import read_configuration
 
-    configuration = read_configuration(options.runs.config, checkout or ".")
+    configuration = read_configuration(options.config, checkout or ".")
     request = options.request(checkout, configuration, probes, None, whole_source=True)
     try:
         run_and_finish(request, results, named=True, wants_tickets=False, save=save)
@@ -103,8 +98,7 @@ def run_probes(
         raise typer.Exit(_SKIP_COMMIT) if is_skipped else ended from None
 
 
-@app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")
-@run_or_exit
+@command(app, "probe new norm_is_cut_off --dir probes", name="new")
 def write_probe(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="The defect that it would prove: norm_is_cut_off.")],
     folder: Annotated[

@@ -10,6 +10,7 @@ import typer
 from auditkit.cli.common import TicketsOption, end_if_broken, option, run_or_exit, ticket_folder
 from auditkit.cli.export import read_saved_run
 from auditkit.cli.output import complain, say
+from auditkit.errors import BadInputError
 
 if TYPE_CHECKING:
     from auditkit.reports.page import Page
@@ -33,17 +34,15 @@ def report(
     valid, 3 or 5 if the run has neither a finding nor a result.
     """
     from auditkit.audit.report import report as make
-    from auditkit.audit.report import report_code
-    from auditkit.probing.run.configuration import read_configuration
 
     if run is None:
         _of_tickets(tickets, output)
         return
     saved = read_saved_run(run)
-    configuration = read_configuration(None, None)
-    folder = tickets or (Path("tickets") if Path("tickets").is_dir() else None)
-    put(make(saved, file.removeprefix("./"), folder, configuration), output)
-    raise typer.Exit(int(report_code(saved)))
+    folder = ticket_folder(tickets) if tickets or Path("tickets").is_dir() else None
+    page, code = make(saved, file.removeprefix("./"), folder)
+    put(page, output)
+    raise typer.Exit(int(code))
 
 
 def _of_tickets(tickets: Path | None, output: Path | None) -> None:
@@ -57,7 +56,6 @@ def _of_tickets(tickets: Path | None, output: Path | None) -> None:
 
 def put(page: Page, output: Path | None) -> None:
     """Write the page into the file and name that on stderr, or print it as Markdown. Raises StoreConflictError."""
-    from auditkit.errors import BadInputError
     from auditkit.files import ensure_writable, write_file
     from auditkit.reports.html.page import html_page
     from auditkit.reports.page import markdown_page

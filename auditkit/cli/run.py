@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, option, run_or_exit
-from auditkit.cli.options import WRITTEN, parse_severity
-from auditkit.cli.output import complain, complain_fitted, say_json
+from auditkit.cli.options import WRITTEN, Words, parse_severity
+from auditkit.cli.output import complain, say_json
+from auditkit.errors import BadInputError, ExitCode
 
 EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
 _HOW = "How auditkit inspects"
@@ -21,30 +22,16 @@ def run(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program, as you start it.")
     ] = None,
     steps: Annotated[int | None, option("--steps", "End the program after N optimizer steps.", "N", min=1)] = None,
-    fail_on: Annotated[
-        str | None, option("--fail-on", "Exit 1 from this severity on, if the program succeeded.", "P0..P4")
-    ] = None,
-    accept: Annotated[
-        list[str] | None, option("--accept", "Accept a finding; the report counts it.", "LAW:PLACE=REASON")
-    ] = None,
+    fail_on: Annotated[str | None, option("--fail-on", "Exit 1 from this severity on.", "P0..P4")] = None,
+    accept: Annotated[Words, option("--accept", "Accept a finding; it is counted.", "LAW:PLACE=REASON")] = None,
     every: Annotated[int, option("--every", "Inspect every N-th step after the first 5.", "N", panel=_HOW, min=1)] = 50,
-    budget: Annotated[
-        str | None, option("--budget", "Choose --every for this cost: 0.3%.", "PERCENT", panel=_HOW)
-    ] = None,
-    folder: Annotated[
-        Path | None, option("--folder", "Where processes write; shared, for several nodes.", "DIR", panel=_HOW)
-    ] = None,
+    budget: Annotated[str | None, option("--budget", "Choose --every for this cost: 0.3%.", "PERCENT", _HOW)] = None,
+    folder: Annotated[Path | None, option("--folder", "Shared by the nodes of a run.", "DIR", _HOW)] = None,
     as_json: JsonOption = False,
     save: Annotated[Path | None, option("--save", "The whole run as JSON, as of an audit.", "FILE", WRITTEN)] = None,
-    html: Annotated[
-        Path | None, option("--html", "A page with the run's findings, as of an audit.", "FILE", WRITTEN)
-    ] = None,
-    sarif: Annotated[
-        Path | None, option("--sarif", "Findings as SARIF 2.1.0, for code scanning.", "FILE", WRITTEN)
-    ] = None,
-    tickets: Annotated[
-        Path | None, option("--tickets", "File findings of P3 or worse there.", "DIR", panel=WRITTEN)
-    ] = None,
+    html: Annotated[Path | None, option("--html", "A page of the findings.", "FILE", WRITTEN)] = None,
+    sarif: Annotated[Path | None, option("--sarif", "Findings as SARIF 2.1.0.", "FILE", WRITTEN)] = None,
+    tickets: Annotated[Path | None, option("--tickets", "For findings of P3 or worse.", "DIR", WRITTEN)] = None,
 ) -> None:
     """Watch a training run and report what breaks it.
 
@@ -52,7 +39,6 @@ def run(
     optimizer steps and every 50th, and reports to stderr when the program has ended. Exit code 3 means that nothing
     was watched.
     """
-    from auditkit.errors import BadInputError, ExitCode
     from auditkit.files import ensure_writable, write_file
     from auditkit.live.report import document, report
     from auditkit.live.watch import read_accepted, watch
@@ -81,7 +67,7 @@ def run(
         for name, path in files.items():
             write_file(path, document(watched, name))
     for line in report(watched):
-        complain_fitted(line)
+        complain(line)
     if as_json:
         say_json(watched.run.to_json())
     elif files and watched.recording.trained:
@@ -96,8 +82,6 @@ def run(
 
 def _share(text: str | None) -> float | None:
     """`0.3%` as 0.003. Raises BadInputError for other texts."""
-    from auditkit.errors import BadInputError
-
     if text is None:
         return None
     try:

@@ -21,5 +21,5 @@ def schema(
     from auditkit.model.schemas import NAMES
     from auditkit.model.schemas import schema as schema_of
 
-    choose(NAMES.index, name, NAMES, "document")
+    choose(name, NAMES, "document")
     say_json(schema_of(name))

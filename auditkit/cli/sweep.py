@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import option, run_or_exit
-from auditkit.cli.options import Words
+from auditkit.cli.common import command, option
+from auditkit.cli.options import Words, pairs
 from auditkit.cli.output import complain, say
+from auditkit.errors import ExitCode
 
 if TYPE_CHECKING:
     from auditkit.sweep.driver import Event
@@ -23,8 +24,7 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog="Example: auditkit sweep plan sweep.yaml > plan.jsonl")
-@run_or_exit
+@command(app, "sweep plan sweep.yaml > plan.jsonl")
 def plan(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="Checkouts, torch versions, devices.")],
 ) -> None:
@@ -40,8 +40,7 @@ def plan(
         say(line_of(job))
 
 
-@app.command(epilog="Example: auditkit sweep run plan.jsonl --results swept --jobs 4")
-@run_or_exit
+@command(app, "sweep run plan.jsonl --results swept --jobs 4")
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `auditkit sweep plan` printed.")],
     results: Annotated[
@@ -54,18 +53,10 @@ def run(
     attempts: Annotated[int, option("--attempts", "How often a job may start, if its worker is lost.", "K", min=1)] = 3,
     again: Annotated[bool, option("--again", "Run failed jobs again.")] = False,
     cache: Annotated[
-        Path | None,
-        option(
-            "--cache",
-            "Folder of clones and environments; for a cluster: on its shared disk.",
-            "DIR",
-            show_default="the user's cache",
-        ),
+        Path | None, option("--cache", "Clones and environments; default: the user's cache. Nodes share it.", "DIR")
     ] = None,
     option: Annotated[Words, option("--option", "For the engine, such as partition=gpu.", "NAME=VALUE")] = None,
-    no_cage: Annotated[
-        bool, option("--no-cage", "Clone, install and run repositories at URLs without a sandbox.")
-    ] = False,
+    no_cage: Annotated[bool, option("--no-cage", "Run repositories at URLs without a sandbox.")] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
 
@@ -73,15 +64,11 @@ def run(
     environment or checkout cannot be made fails with its reason. Exit 0: every job has a result; 3: a job has none; 4:
     another sweep runs in the folder, or its disk is full.
     """
-    from auditkit.errors import BadInputError, ExitCode
     from auditkit.model.text import counted
     from auditkit.sweep.driver import Sweep
     from auditkit.sweep.jobs import read_plan
     from auditkit.sweep.preparation import cache_folder
 
-    options = dict(word.partition("=")[::2] for word in option or ())
-    if not all("=" in word for word in option or ()):
-        raise BadInputError("--option is not of the form NAME=VALUE", "such as --option partition=gpu")
     ended = Sweep(
         jobs=read_plan(plan),
         folder=results,
@@ -89,7 +76,7 @@ def run(
         engine=engine,
         at_a_time=jobs,
         attempts=attempts,
-        options=options,
+        options=pairs(option, "--option", str),
         again=again,
         cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
         tell=log,
@@ -114,13 +101,10 @@ def log(event: Event) -> None:
         sys.stderr.flush()
 
 
-@app.command(epilog="Example: auditkit sweep merge swept --output merged")
-@run_or_exit
+@command(app, "sweep merge swept --output merged")
 def merge(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --results of `auditkit sweep run`.")],
-    output: Annotated[
-        Path | None, option("--output", "Where files are written.", "DIR", show_default="FOLDER/merged")
-    ] = None,
+    output: Annotated[Path | None, option("--output", "Default: FOLDER/merged.", "DIR")] = None,
 ) -> None:
     """Make one matrix of the results of all jobs.
 

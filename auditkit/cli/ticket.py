@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,13 @@ import typer
 from auditkit.cli.common import (
     JsonOption,
     TicketsOption,
+    command,
     end_if_broken,
     option,
-    run_or_exit,
     ticket_folder,
-    write_or_exit,
 )
 from auditkit.cli.output import complain, say, say_json
+from auditkit.errors import BadInputError, meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,14 +38,36 @@ WhereOption = Annotated[Words, option("--where", "Every ticket that matches (may
 CheckoutOption = Annotated[
     str | None, option("--checkout", "Default: that of auditkit.yaml, else the tickets' repository.", "DIR[@REV]")
 ]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which tickets a verb is about beside the ids, and how it prints."""
+
+    where: WhereOption = None
+    tickets: TicketsOption = None
+    as_json: JsonOption = False
+
+    def ids(self, folder: TicketFolder, ids: Iterable[str] | None) -> list[str]:
+        """Return the named ids, and those of the tickets for which every condition holds. Raises BadInputError."""
+        from auditkit.tickets.queue import selected
+
+        found = [_id_of(folder, text) for text in ids or ()]
+        if self.where:
+            found += [ticket.id for ticket in selected(folder.listing().tickets, self.where)]
+        if not found:
+            problem = "no ticket matches" if self.where else "no ticket is named"
+            raise BadInputError(problem, "name ids, or --where FIELD=VALUE; auditkit ticket list shows them")
+        return list(dict.fromkeys(found))
+
+
 _AsOption = Annotated[str | None, option("--as", "Write this name next to the one of git.", "NAME")]
 _NoteOption = Annotated[str, option("--note", "What you found, or why.", "TEXT")]
 _COLUMNS = ("id", "severity", "status", "assignee", "location", "title")
 _FORMATS = ("table", "markdown", "csv", "json")
 
 
-@app.command("list", epilog="Example: auditkit ticket list --severity P1 --count-by agent")
-@run_or_exit
+@command(app, "ticket list --severity P1 --count-by agent", name="list")
 def list_(
     every: Annotated[bool, option("--all", "Show finished tickets, too.")] = False,
     severity: Annotated[str | None, option("--severity", "This severity and worse.", "P")] = None,
@@ -57,7 +80,6 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the open tickets, worst first."""
-    from auditkit.errors import BadInputError
     from auditkit.tickets import queue
 
     if form not in _FORMATS:
@@ -95,25 +117,23 @@ def _print_rows(rows: Sequence[tuple[str, ...]], form: str, document: Any) -> No
         say("\n".join("  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows))
 
 
-@app.command(epilog="Example: auditkit ticket show B7-PT-01")
-@run_or_exit
+@command(app, "ticket show B7-PT-01")
 def show(
     ids: IdsArgument = None,
-    where: WhereOption = None,
-    tickets: TicketsOption = None,
+    *,
+    chosen: Chosen,
     checkout: CheckoutOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show a ticket, with the consensus of its reviews."""
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     shown = []
-    for ticket_id in chosen(folder, ids, where):
+    for ticket_id in chosen.ids(folder, ids):
         document = folder.read(ticket_id)
         agreement = _consensus(document, folder, checkout)
         shown.append(document.ticket.to_json() | {"consensus": agreement, "text": document.text})
-        if not as_json:
-            _print_ticket(document, agreement)
-    if as_json:
+        if not chosen.as_json:
+            say(f"{document.text.rstrip()}\n\nConsensus: {agreement}")
+    if chosen.as_json:
         say_json({"schema_version": 1, "tickets": shown})
 
 
@@ -128,38 +148,20 @@ def _consensus(document: Document, folder: TicketFolder, checkout: str | None) -
     return f"{found.kind}: {found.text}" + (f"; stale: {', '.join(one.reviewer for one in stale)}" if stale else "")
 
 
-def _print_ticket(document: Document, agreement: str) -> None:
-    """Print the file as it is into a pipe; rendered, with the diff in colour, on a terminal."""
-    if not sys.stdout.isatty():
-        say(document.text.rstrip("\n"))
-        say(f"\nConsensus: {agreement}")
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    from auditkit.model.text import inert
-
-    head, _, text = document.text.partition("\n---\n")
-    say(f"{head.partition(chr(10))[2]}\nconsensus: {agreement}")
-    Console().print(Markdown(inert(text)))
-
-
-@app.command("next", epilog="Example: auditkit ticket next")
-@run_or_exit
-def next_(tickets: TicketsOption = None, where: WhereOption = None, as_json: JsonOption = False) -> None:
+@command(app, "ticket next", name="next")
+def next_(chosen: Chosen) -> None:
     """Show which ticket to take next, and why."""
-    from auditkit.errors import BadInputError
     from auditkit.tickets import queue
     from auditkit.tickets.lifecycle import person
 
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     listing = folder.listing()
     try:
         me = person(folder.folder)
     except BadInputError:
         me = ""
-    found = queue.take_next(queue.selected(listing.tickets, where or ()), me)
-    if as_json:
+    found = queue.take_next(queue.selected(listing.tickets, chosen.where or ()), me)
+    if chosen.as_json:
         document = None
         if found is not None:
             document = {**found.ticket.to_json(), "reason": found.reason, "waiting": found.waiting}
@@ -174,43 +176,35 @@ def next_(tickets: TicketsOption = None, where: WhereOption = None, as_json: Jso
     end_if_broken(listing.broken)
 
 
-@app.command(epilog="Example: auditkit ticket status B7-PT-01 investigating")
-@write_or_exit
+@command(app, "ticket status B7-PT-01 investigating", writes=True)
 def status(
     words: Annotated[list[str], typer.Argument(metavar="[ID]... STATUS", help="Ids, and an unfinished status.")],
-    where: WhereOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    chosen: Chosen,
 ) -> None:
     """Change the status of tickets; `resolve` finishes them."""
     from auditkit.tickets.lifecycle import with_status
 
     *ids, wanted = words
-    _change(tickets, ids, where, lambda document: with_status(document, wanted), as_json)
+    _change(chosen, ids, lambda document: with_status(document, wanted))
 
 
-@app.command(epilog='Example: auditkit ticket edit B7-PT-01 severity=P1 labels+=slow "links+=blocked-by B7-PT-02"')
-@write_or_exit
+@command(app, 'ticket edit B7-PT-01 severity=P1 labels+=slow "links+=blocked-by B7-PT-02"', writes=True)
 def edit(
     words: Annotated[
         list[str], typer.Argument(metavar="[ID]... FIELD=VALUE...", help="FIELD=VALUE, FIELD+=VALUE or FIELD-=VALUE.")
     ],
-    where: WhereOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    chosen: Chosen,
 ) -> None:
     """Set, add to or clear fields."""
-    from auditkit.errors import BadInputError
     from auditkit.tickets.lifecycle import with_edits
 
     ids, edits = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     if not edits:
         raise BadInputError("no field is named", "name FIELD=VALUE; a ticket's text is a file for your editor")
-    _change(tickets, ids, where, lambda document: with_edits(document, edits), as_json)
+    _change(chosen, ids, lambda document: with_edits(document, edits))
 
 
-@app.command(epilog="Example: auditkit ticket review B7-PT-01 REFINE --severity P2 --note 'only with float16'")
-@write_or_exit
+@command(app, "ticket review B7-PT-01 REFINE --severity P2 --note 'only with float16'", writes=True)
 def review(
     words: Annotated[
         list[str],
@@ -220,33 +214,28 @@ def review(
     note: _NoteOption = "",
     role: Annotated[str, option("--role", "One of auditkit.yaml's reviews: roles.", "NAME")] = "",
     as_name: _AsOption = None,
-    where: WhereOption = None,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
 ) -> None:
     """Add one line of cross-review, about the checkout's HEAD."""
-    from auditkit.errors import BadInputError, meant
     from auditkit.tickets.lifecycle import new_review, person
 
     *ids, verdict = words
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     roles = configuration_near(folder).reviews.roles
     if role and role not in roles:
         hint = meant(role, roles, "auditkit.yaml names them: reviews: {roles: [...]}")
         raise BadInputError(f"{role!r} is not a role of reviews", hint)
     who, place = person(folder.folder, as_name), place_of(folder, checkout)
     _change(
-        tickets,
+        chosen,
         ids,
-        where,
         lambda document: document.with_review(new_review(document, verdict, who, place, role, severity, note)),
-        as_json,
     )
 
 
-@app.command(epilog="Example: auditkit ticket resolve B7-PT-01 fixed --commit 77ab310")
-@write_or_exit
+@command(app, "ticket resolve B7-PT-01 fixed --commit 77ab310", writes=True)
 def resolve(
     words: Annotated[
         list[str],
@@ -256,10 +245,9 @@ def resolve(
     note: _NoteOption = "",
     force: Annotated[bool, option("--force", "Resolve it, and write down what is missing.")] = False,
     as_name: _AsOption = None,
-    where: WhereOption = None,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
 ) -> None:
     """Finish tickets.
 
@@ -269,21 +257,18 @@ def resolve(
     from auditkit.tickets.lifecycle import parse_status, person, resolved
 
     *ids, wanted = words
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     who, place, finished = person(folder.folder, as_name), place_of(folder, checkout), parse_status(wanted)
     _change(
-        tickets,
+        chosen,
         ids,
-        where,
         lambda document: resolved(
             document, finished, who, place, folder.evidence(document.ticket.id), commit, note, force
         ),
-        as_json,
     )
 
 
-@app.command(epilog="Example: auditkit ticket lint --checkout ../trainer")
-@run_or_exit
+@command(app, "ticket lint --checkout ../trainer")
 def lint(
     paths: Annotated[Words, typer.Argument(metavar="[ID or PATH]...", help="Default: all tickets.")] = None,
     rule: Annotated[str | None, option("--rule", "Show what a rule, or `all`, checks.", "NAME")] = None,
@@ -292,7 +277,6 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Check tickets by fifteen rules. Exit 1 with findings."""
-    from auditkit.errors import BadInputError, meant
     from auditkit.tickets.lint import lint as check
     from auditkit.tickets.lint import rule_pages
 
@@ -318,8 +302,7 @@ def lint(
         raise typer.Exit(1)
 
 
-@app.command("import", epilog="Example: auditkit ticket import old_tickets --to tickets")
-@write_or_exit
+@command(app, "ticket import old_tickets --to tickets", name="import", writes=True)
 def import_(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of old tickets.")],
     to: Annotated[Path | None, option("--to", "Default: the tickets folder.", "DIR")] = None,
@@ -337,17 +320,14 @@ def import_(
         found = import_tickets(paths, folder.folder)
     if as_json:
         say_json({"schema_version": 1, "files": [one.to_json() for one in found]})
-    for one in found if not as_json else ():
-        if one.document is not None:
-            counts = (
-                f"{len(one.fields)} fields, {len(one.document.ticket.reviews)} reviews, {len(one.text)} other sections"
-            )
-            say(f"{one.source}: {one.document.path}, {counts}")
-        elif one.skipped:
-            say(f"{one.source}: not a ticket: {one.skipped}")
     for one in found:
         if one.problem:
             complain(f"error: {one.problem}")
+        elif one.document is not None and not as_json:
+            counts = f"{len(one.fields)} fields, {len(one.document.ticket.reviews)} reviews, {len(one.text)} other"
+            say(f"{one.source}: {one.document.path}, {counts} sections")
+        elif one.skipped and not as_json:
+            say(f"{one.source}: not a ticket: {one.skipped}")
     if any(one.problem for one in found):
         raise typer.Exit(2)
 
@@ -387,35 +367,15 @@ def _id_of(folder: TicketFolder, text: str) -> str:
     return ticket_id
 
 
-def chosen(folder: TicketFolder, ids: Iterable[str] | None, where: Sequence[str] | None) -> list[str]:
-    """Return the named ids, and those of the tickets for which every condition holds. Raises BadInputError for none."""
-    from auditkit.errors import BadInputError
-    from auditkit.tickets.queue import selected
-
-    found = [_id_of(folder, text) for text in ids or ()]
-    if where:
-        found += [ticket.id for ticket in selected(folder.listing().tickets, where)]
-    if not found:
-        problem = "no ticket matches" if where else "no ticket is named"
-        raise BadInputError(problem, "name ids, or --where FIELD=VALUE; auditkit ticket list shows them")
-    return list(dict.fromkeys(found))
-
-
-def _change(
-    tickets: Path | None,
-    ids: Sequence[str],
-    where: Sequence[str] | None,
-    edit: Callable[[Document], Document],
-    as_json: bool,
-) -> None:
+def _change(chosen: Chosen, ids: Sequence[str], edit: Callable[[Document], Document]) -> None:
     """Edit the chosen tickets under one lock: all of them, or none if one edit is not valid."""
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     with folder.writing():
-        before = [folder.read(ticket_id) for ticket_id in chosen(folder, ids, where)]
+        before = [folder.read(ticket_id) for ticket_id in chosen.ids(folder, ids)]
         pairs = [(document, edit(document)) for document in before]
         for old, new in pairs:
             folder.save(new, old)
-    say_written(pairs, as_json)
+    say_written(pairs, chosen.as_json)
 
 
 def say_written(pairs: Sequence[tuple[Document | None, Document]], as_json: bool) -> None:

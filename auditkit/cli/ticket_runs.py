@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, option, ticket_folder, write_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, command, option, ticket_folder
 from auditkit.cli.options import ArmOptions, TargetOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket import (
     CheckoutOption,
+    Chosen,
     IdsArgument,
-    WhereOption,
     app,
-    chosen,
     configuration_near,
     place_of,
     say_written,
 )
+from auditkit.errors import BadInputError
 
 if TYPE_CHECKING:
     from auditkit.tickets.document import Document
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from auditkit.trials.verify import Verification, VerifyRequest
 
 
-@app.command(epilog="Example: auditkit ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88")
-@write_or_exit
+@command(app, "ticket new --title 'step() ignores the scaler' --location trainer/loop.py:88", writes=True)
 def new(
     title: Annotated[str, option("--title", "What is wrong, in one line.", "TEXT")],
     severity: Annotated[str, typer.Option("--severity", metavar="P")] = "P2",
@@ -39,7 +38,6 @@ def new(
     as_json: JsonOption = False,
 ) -> None:
     """Create a ticket by hand. `audit --probe ID --target T --tickets DIR` files what a probe reproduces."""
-    from auditkit.errors import BadInputError
     from auditkit.model.text import inert_line
     from auditkit.model.ticket import Box, Ticket, agent_code
     from auditkit.tickets.body import domain_of
@@ -74,8 +72,7 @@ def new(
     say_written([(None, folder.create(number, code, make))], as_json)
 
 
-@app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 77ab310")
-@write_or_exit
+@command(app, "ticket verify B7-PT-01 --checkout ../trainer --at 77ab310", writes=True)
 def verify(
     ids: IdsArgument = None,
     at: Annotated[str, option("--at", "The fix. Default: the files as they are.", "REV")] = "",
@@ -86,10 +83,8 @@ def verify(
     target: TargetOption = None,
     runs: ArmOptions,
     probe: Annotated[Words, typer.Option("--probe", metavar="ID")] = None,
-    where: WhereOption = None,
+    chosen: Chosen,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Run a ticket's probes on the broken code and on the fix.
 
@@ -97,7 +92,6 @@ def verify(
     checkout. A finding is proven only if its probe reproduces before the fix and does not after it. For a revision,
     auditkit writes the proof and ticks the boxes that it proves. Exit 0: proven or sufficient; 1: not; 3: not measured.
     """
-    from auditkit.errors import BadInputError
     from auditkit.trials.verify import verify_commit, verify_patch
 
     if patch is not None and recommended:
@@ -106,17 +100,17 @@ def verify(
         raise BadInputError(
             "--at is a fix that is committed; --patch and --recommended are not", "use one of the three"
         )
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     found = []
-    for ticket_id in chosen(folder, ids, where):
+    for ticket_id in chosen.ids(folder, ids):
         request = _verify_request(
             folder, ticket_id, target, runs, checkout, at=at, base=base, probes=tuple(probe or ())
         )
         tried = patch is not None or recommended
         found.append(verify_patch(folder, request, patch) if tried else verify_commit(folder, request))
-        if not as_json:
+        if not chosen.as_json:
             _print_verification(found[-1])
-    if as_json:
+    if chosen.as_json:
         documents = [one.to_json() for one in found]
         say_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "tickets": documents})
     code = max((one.exit_code for one in found), key=lambda one: (one != 0, -one))
@@ -151,37 +145,34 @@ def _print_verification(found: Verification) -> None:
         say(f"  ticked: {box}")
 
 
-@app.command(epilog="Example: auditkit ticket fix B7-PT-01 --apply")
-@write_or_exit
+@command(app, "ticket fix B7-PT-01 --apply", writes=True)
 def fix(
     ids: IdsArgument = None,
     apply: Annotated[bool, option("--apply", "Write the diff into the files if it is sufficient.")] = False,
     *,
     target: TargetOption = None,
     runs: ArmOptions,
-    where: WhereOption = None,
+    chosen: Chosen,
     checkout: CheckoutOption = None,
-    tickets: TicketsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show a ticket's diff and run it again; --apply writes it."""
     from auditkit.audit.fix_again import look_for_fix
     from auditkit.trials.verify import apply_fix, verify_patch
 
-    folder = ticket_folder(tickets)
+    folder = ticket_folder(chosen.tickets)
     documents, worst = [], 0
-    for ticket_id in chosen(folder, ids, where):
+    for ticket_id in chosen.ids(folder, ids):
         request = _verify_request(folder, ticket_id, target, runs, checkout)
         look_for_fix(folder, request)
         found, files = apply_fix(folder, request) if apply else (verify_patch(folder, request), ())
         documents.append({**found.to_json(), "applied": list(files)})
         worst = max(worst, int(found.exit_code))
-        if not as_json:
+        if not chosen.as_json:
             say(found.difference.rstrip("\n"))
             _print_verification(found)
             for file in files:
                 say(f"  changed {file}; git diff shows it, and git restore undoes it")
-    if as_json:
+    if chosen.as_json:
         say_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "tickets": documents})
     if worst:
         raise typer.Exit(worst)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,7 +83,7 @@ def read_config(
     file = YamlFile(path)
     for key in ("exclude", "probes_dir"):
         file.as_list(key)
-    config = _Checks(file, is_named).checked(file.convert(Config, "auditkit.yaml"))
+    config = _checked(file, file.convert(Config, "auditkit.yaml"), is_named)
     if catalog_of is not None:
         config = replace(config, catalog=catalog_of(config.probes_dir))
         thresholds = sorted({name for probe in config.catalog.values() for name in probe.policy})
@@ -100,84 +100,70 @@ def is_in_workspace(folder: Path, path: str | Path) -> bool:
     return absolute.is_relative_to(workspace) and absolute.resolve().is_relative_to(workspace.resolve())
 
 
-class _Checks:
-    """What a type cannot say of the values of one file. Every check raises BadInputError."""
+def _checked(file: YamlFile, config: Config, is_named: bool) -> Config:
+    """Return the configuration with absolute paths. Raises BadInputError for what a type cannot say of a value."""
+    folder = Path(os.path.abspath(file.path)).parent
 
-    def __init__(self, file: YamlFile, is_named: bool) -> None:
-        self.file, self.is_named = file, is_named
-        self.folder = Path(os.path.abspath(file.path)).parent
-
-    def checked(self, config: Config) -> Config:
-        """Return the configuration with absolute paths."""
-        for key in self.file.value or () if not self.is_named else ():
-            if key in _ONLY_NAMED:
-                hint = f"--config {self.file.path} allows it, for a file that is yours"
-                told = f"an auditkit.yaml that was found, not named, may not set {key}"
-                raise self.file.error(f"$.{key}?", told, hint)
-        for number, text in enumerate(config.import_roots):
-            if os.path.isabs(text) or os.path.normpath(text).startswith(".."):
-                place = f"$.import_roots[{number}]"
-                raise self.file.error(place, f"the import root {text} leaves the checkout", "name a folder in it")
-        for number, text in enumerate(config.accept):
-            if not _ACCEPTED.fullmatch(text):
-                place = f"$.accept[{number}]"
-                raise self.file.error(place, f"{text!r} is not an accepted finding", "LAW:FILE[:LINE]=REASON")
-        self._targets(config.targets)
-        python = config.python
-        if python and os.sep in python:
-            # It may lie anywhere, as one on PATH does; its links stay: a virtual environment's leads to the system's.
-            python = os.path.abspath(self.folder / python)
-        return replace(
-            config,
-            path=self.file.path,
-            python=python,
-            checkout=str(self._path("$.checkout", config.checkout)) if config.checkout else None,
-            tickets=self._path("$.tickets", config.tickets) if config.tickets else None,
-            probes_dir=tuple(self._path(f"$.probes_dir[{n}]", each) for n, each in enumerate(config.probes_dir)),
-            import_roots=tuple(map(os.path.normpath, config.import_roots)),
-            agents=self._agents(config.agents),
-        )
-
-    def _path(self, place: str, path: str | Path) -> Path:
+    def placed(place: str, path: str | Path) -> Path:
         """Return a path as an absolute one; see docs/configuration.md for where it may lead."""
-        absolute = Path(os.path.abspath(self.folder / path))
-        if self.is_named and not is_in_workspace(self.folder, path):
+        absolute = Path(os.path.abspath(folder / path))
+        if is_named and not is_in_workspace(folder, path):
             hint = "move auditkit.yaml nearer, or give the path on the command line, where any is allowed"
-            raise self.file.error(place, f"{path} leaves the workspace {self.folder.parent}", hint)
-        if not self.is_named and (os.path.isabs(path) or not absolute.resolve().is_relative_to(self.folder.resolve())):
-            hint = f"--config {self.file.path} allows it"
-            raise self.file.error(place, f"{path} is not below {self.folder}", hint)
+            raise file.error(place, f"{path} leaves the workspace {folder.parent}", hint)
+        if not is_named and (os.path.isabs(path) or not absolute.resolve().is_relative_to(folder.resolve())):
+            raise file.error(place, f"{path} is not below {folder}", f"--config {file.path} allows it")
         return absolute
 
-    def _agents(self, agents: Mapping[str, str]) -> dict[str, str]:
-        """Return names by code: ours, with those of the file added or in their place."""
-        found = dict(AGENT_NAMES)
-        for code, name in agents.items():
-            if not _CODE.fullmatch(code) or not _NAME.fullmatch(name):
-                hint = "a code has capitals and digits, as in B7-PT-01, a name letters, digits, dots and dashes"
-                raise self.file.error(f"$.agents.{code}", f"{code}: {name!r} is not an agent", hint)
-            if name in (other for known, other in found.items() if known != code):
-                raise self.file.error(f"$.agents.{code}", f"two agents are named {name!r}")
-            found[code] = name
-        return found
+    for place, told, hint in _problems(file, config, is_named):
+        raise file.error(place, told, hint)
+    python = config.python
+    if python and os.sep in python:
+        # It may lie anywhere, as one on PATH does; its links stay: a virtual environment's leads to the system's.
+        python = os.path.abspath(folder / python)
+    return replace(
+        config,
+        path=file.path,
+        python=python,
+        checkout=str(placed("$.checkout", config.checkout)) if config.checkout else None,
+        tickets=placed("$.tickets", config.tickets) if config.tickets else None,
+        probes_dir=tuple(placed(f"$.probes_dir[{n}]", each) for n, each in enumerate(config.probes_dir)),
+        import_roots=tuple(map(os.path.normpath, config.import_roots)),
+        agents={**AGENT_NAMES, **config.agents},
+    )
 
-    def _targets(self, targets: Sequence[Target]) -> None:
-        first: dict[str, str] = {}
-        for number, target in enumerate(targets):
-            place = f"$.targets[{number}]"
-            if target.name and not _NAME.fullmatch(target.name):
-                hint = "letters, digits, dots, dashes"
-                raise self.file.error(f"{place}.name", f"{target.name!r} is not a target's name", hint)
-            for key in ("call", "finish"):
-                text = getattr(target, key)
-                if text is not None and not _CALL.fullmatch(text):
-                    told = f"{text!r} is not package.module:function"
-                    raise self.file.error(f"{place}.{key}", told, _colon_hint(text))
-            if target.name in first:
-                hint = f"the first is in line {self.file.line_of(first[target.name])}"
-                raise self.file.error(place, f"two targets are named {target.name!r}", hint)
-            if target.name:
-                first[target.name] = place
+
+def _problems(file: YamlFile, config: Config, is_named: bool) -> Iterator[tuple[str, str, str | None]]:
+    """Yield the place, the message and the hint of each value that is not valid."""
+    for key in _ONLY_NAMED:
+        if not is_named and key in (file.value or ()):
+            told = f"an auditkit.yaml that was found, not named, may not set {key}"
+            yield f"$.{key}?", told, f"--config {file.path} allows it, for a file that is yours"
+    for number, text in enumerate(config.import_roots):
+        if os.path.isabs(text) or os.path.normpath(text).startswith(".."):
+            yield f"$.import_roots[{number}]", f"the import root {text} leaves the checkout", "name a folder in it"
+    for number, text in enumerate(config.accept):
+        if not _ACCEPTED.fullmatch(text):
+            yield f"$.accept[{number}]", f"{text!r} is not an accepted finding", "LAW:FILE[:LINE]=REASON"
+    for code, name in config.agents.items():
+        if not _CODE.fullmatch(code) or not _NAME.fullmatch(name):
+            hint = "a code has capitals and digits, as in B7-PT-01, a name letters, digits, dots and dashes"
+            yield f"$.agents.{code}", f"{code}: {name!r} is not an agent", hint
+        if name in (other for known, other in {**AGENT_NAMES, **config.agents}.items() if known != code):
+            yield f"$.agents.{code}", f"two agents are named {name!r}", None
+    first: dict[str, str] = {}
+    for number, target in enumerate(config.targets):
+        place = f"$.targets[{number}]"
+        if target.name and not _NAME.fullmatch(target.name):
+            yield f"{place}.name", f"{target.name!r} is not a target's name", "letters, digits, dots, dashes"
+        for key in ("call", "finish"):
+            text = getattr(target, key)
+            if text is not None and not _CALL.fullmatch(text):
+                yield f"{place}.{key}", f"{text!r} is not package.module:function", _colon_hint(text)
+        if target.name in first:
+            hint = f"the first is in line {file.line_of(first[target.name])}"
+            yield place, f"two targets are named {target.name!r}", hint
+        if target.name:
+            first[target.name] = place
 
 
 def _colon_hint(text: str) -> str:

@@ -75,15 +75,10 @@ def _by_case(measurements: Sequence[Measurement]) -> dict[str, _Case]:
         elif one.name == "allowed_difference":
             case.allowed = _number(one.value)
         else:
-            case.fields[_field_of(one)] = one.value
+            name = str(one.case.get("field", ""))
+            others = {"type": f"{TYPE}{name or 'the result'}", "raises": RAISES, "left_norm": LEFT}
+            case.fields[others.get(one.name, name)] = one.value
     return cases
-
-
-def _field_of(one: Measurement) -> str:
-    field_name = str(one.case.get("field", ""))
-    if one.name == "type":
-        return f"{TYPE}{field_name or 'the result'}"
-    return {"raises": RAISES, "left_norm": LEFT}.get(one.name) or field_name
 
 
 def _contrast(ours: _Case, theirs: _Case, name: str, scaling: Mapping[str, float]) -> AnswerContrast:

@@ -28,6 +28,11 @@ class Outcome(StrEnum):
     UNAVAILABLE = "unavailable"
     ERROR = "error"
 
+    @property
+    def is_result(self) -> bool:
+        """Whether the probe could tell."""
+        return self in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
+
 
 class Evidence(StrEnum):
     """How a number was obtained; `read` from the source, without running it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import zip_longest
 from typing import Any
@@ -31,41 +30,33 @@ class Better(Enum):
     NEITHER = auto()
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How a figure is read: `beside` names the measurement of the same case that it is judged by.
-
-    That is the allowed error for NEAR_ZERO (inside it all are alike) and the expected value for NEAR.
-    """
-
-    better: Better
-    beside: str = ""
-
-
-# More graphs are worse than one, and better than none: the breaks and what runs outside of graphs tell.
+_HIGHER = (
+    "breaking_norm", "breaking_magnitude", "destroying_norm", "destroying_magnitude", "breaking_noise",
+    "alignment_score",
+)  # fmt: skip
+# What others are judged by, follows from others, or describes a line. More graphs are worse than one, and better than
+# none: the breaks and what runs outside of graphs tell.
 _DESCRIBING = (
     "allowed_error", "allowed_difference", "largest_error", "live_at_peak", "syncs_at_line", "graph_count",
 )  # fmt: skip
-# A boundary of None is none at all: the best there is.
-SCALES: Mapping[str, Scale] = {
-    "breaking_norm": Scale(Better.HIGHER),
-    "breaking_magnitude": Scale(Better.HIGHER),
-    "destroying_norm": Scale(Better.HIGHER),
-    "destroying_magnitude": Scale(Better.HIGHER),
-    "breaking_noise": Scale(Better.HIGHER),
-    "alignment_score": Scale(Better.HIGHER),
-    "vanishing_magnitude": Scale(Better.LOWER),
-    "relative_error": Scale(Better.NEAR_ZERO, "allowed_error"),
-    "split_difference": Scale(Better.NEAR_ZERO, "allowed_difference"),
-    "order_difference": Scale(Better.NEAR_ZERO, "allowed_difference"),
-    "count_error": Scale(Better.NEAR_ZERO),
-    "norm": Scale(Better.NEAR, "expected_norm"),
-    "norm_after": Scale(Better.NEAR, "expected_norm_after"),
-    **dict.fromkeys(("sound", "visible", "captured", "same_answer"), Scale(Better.TRUE)),
-    "raises": Scale(Better.FALSE),
-    # What others are judged by, follows from others, or describes a line.
-    **dict.fromkeys(_DESCRIBING, Scale(Better.NEITHER)),
+_SCALES: Mapping[str, tuple[Better, str]] = {
+    **dict.fromkeys(_HIGHER, (Better.HIGHER, "")),
+    "vanishing_magnitude": (Better.LOWER, ""),
+    "relative_error": (Better.NEAR_ZERO, "allowed_error"),
+    "split_difference": (Better.NEAR_ZERO, "allowed_difference"),
+    "order_difference": (Better.NEAR_ZERO, "allowed_difference"),
+    "count_error": (Better.NEAR_ZERO, ""),
+    "norm": (Better.NEAR, "expected_norm"),
+    "norm_after": (Better.NEAR, "expected_norm_after"),
+    **dict.fromkeys(("sound", "visible", "captured", "same_answer"), (Better.TRUE, "")),
+    "raises": (Better.FALSE, ""),
+    **dict.fromkeys(_DESCRIBING, (Better.NEITHER, "")),
 }
+"""How a figure is read, and the measurement of the same case that it is judged by.
+
+That is the allowed error for NEAR_ZERO (inside it all are alike) and the expected value for NEAR. A boundary of None is
+none at all: the best there is.
+"""
 _LOWER_UNITS = frozenset({"count", "bytes", "ratio", "per tensor", "bytes per call", "fields", *TIME_UNITS})
 
 
@@ -73,12 +64,6 @@ _PYTHON_MEMORY = "NumPy and Python"
 _PYTHON_NOISE = {"bytes": 4096.0, "bytes per call": 512.0, "ratio": 0.005}
 """By unit. tracemalloc also sees what the interpreter allocates meanwhile: the same revision of esper-lite twice gave
 held bytes up to 225 apart and shares up to 0.0004."""
-
-
-def scale_of(measurement: Measurement) -> Scale:
-    """By its name where that is known, else by its unit: fewer bytes, counts and shares are better."""
-    known = SCALES.get(measurement.name)
-    return known or Scale(Better.LOWER if measurement.unit in _LOWER_UNITS else Better.NEITHER)
 
 
 def compare_figures(base: Sequence[Measurement], head: Sequence[Measurement]) -> tuple[FigureChange, ...]:
@@ -149,22 +134,25 @@ def _are_same(one: Any, other: Any) -> bool:
 
 def _badness(measurement: Measurement, side: Sequence[Measurement]) -> float | None:
     """The lower the better; None where the figure has no such order."""
-    scale, value = scale_of(measurement), measurement.value
-    if scale.better in (Better.TRUE, Better.FALSE):
-        return float(bool(value) is (scale.better is Better.FALSE))
-    if scale.better is Better.NEITHER or isinstance(value, str | list | dict):
+    # By its name where that is known, else by its unit: fewer bytes, counts and shares are better.
+    by_unit = Better.LOWER if measurement.unit in _LOWER_UNITS else Better.NEITHER
+    better, judge = _SCALES.get(measurement.name, (by_unit, ""))
+    value = measurement.value
+    if better in (Better.TRUE, Better.FALSE):
+        return float(bool(value) is (better is Better.FALSE))
+    if better is Better.NEITHER or isinstance(value, str | list | dict):
         return None
     if value is None:
-        return -math.inf if scale.better in (Better.HIGHER, Better.LOWER) else None
+        return -math.inf if better in (Better.HIGHER, Better.LOWER) else None
     number = float(value)
     if math.isnan(number):
         return math.inf
-    if scale.better is Better.HIGHER:
+    if better is Better.HIGHER:
         return -number
-    if scale.better is Better.LOWER:
+    if better is Better.LOWER:
         return number
-    beside = _beside(measurement, scale.beside, side)
-    if scale.better is Better.NEAR_ZERO:
+    beside = _beside(measurement, judge, side)
+    if better is Better.NEAR_ZERO:
         return 0.0 if beside is not None and abs(number) <= beside else abs(number)
     return None if not beside else abs(number / beside - 1)
 

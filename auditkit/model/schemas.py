@@ -115,16 +115,12 @@ def _kind(kind: Any) -> Any:
     return kind if is_plain else Any
 
 
-def _document(name: str, *fields: tuple[Any, ...]) -> Any:
-    """A document with a `schema_version` and these fields."""
-    return msgspec.defstruct(name, [("schema_version", Literal[1]), *fields], forbid_unknown_fields=True)
-
-
 def _brief() -> Any:
     """What `--json` prints beside `--save`: the worst findings."""
-    fields = [("run", _struct(RunHead)), ("summary", dict[str, int]), ("remembered", int)]
-    fields += [("findings", list[_BriefFinding]), ("more", int), ("unanswered", list[_Silent])]
-    return _document("Brief", *fields, ("notes", list[str]), ("whole", str))
+    fields = [("schema_version", Literal[1]), ("run", _struct(RunHead)), ("summary", dict[str, int])]
+    fields += [("remembered", int), ("findings", list[_BriefFinding]), ("more", int)]
+    fields += [("unanswered", list[_Silent]), ("notes", list[str]), ("whole", str)]
+    return msgspec.defstruct("Brief", fields, forbid_unknown_fields=True)
 
 
 _DOCUMENTS: Mapping[str, Callable[[], Any]] = {

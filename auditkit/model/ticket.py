@@ -12,25 +12,10 @@ import msgspec
 from auditkit.model.enums import Severity
 from auditkit.model.runs.probe import CATEGORIES as PROBE_CATEGORIES
 
-CATEGORIES = (
-    "correctness bug",
-    "race condition",
-    "memory",
-    "performance",
-    "numerical stability",
-    "torch.compile",
-    "dead code",
-    "api contract",
-    "test coverage",
-    "documentation",
-    "defensive programming",
-    "legacy code",
-)
-"""The twelve categories that a ticket may have, in the order of those of probes."""
+CATEGORIES = tuple(PROBE_CATEGORIES.values())
+"""The categories that a ticket may have."""
 
-CATEGORY_OF = dict(zip(map(str.casefold, PROBE_CATEGORIES), CATEGORIES, strict=True)) | {
-    name: name for name in CATEGORIES
-}
+CATEGORY_OF = {name.casefold(): own for theirs, own in PROBE_CATEGORIES.items() for name in (theirs, own)}
 """The category for the names that probes and imported tickets use."""
 
 LINK_KINDS = ("blocked-by", "blocks", "duplicate", "related")
@@ -181,10 +166,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
         return self.resolutions[-1] if self.resolutions else None
 
 
-FIELDS = (
-    "id", "title", "severity", "status", "location", "function", "findings", "categories", "domain", "batch", "agent",
-    "assignee", "labels", "created", "links",
-)  # fmt: skip
+FIELDS = Ticket.__struct_fields__[: Ticket.__struct_fields__.index("reviews")]
 """The keys of the front matter, in the order of the file."""
 LISTS = frozenset({"findings", "categories", "labels", "links"})
 """The keys whose value is a list."""
@@ -219,10 +201,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_id(text: str) -> str:
     """Return the id in its full form: `b1-pt-3` is `B1-PT-03`. Raises ValueError for other text."""
-    match = _ID.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a ticket id; an id looks like B7-PT-01")
-    return format_id(int(match[1]), match[2].upper(), int(match[3]))
+    return format_id(*id_parts(text.strip()))
 
 
 def format_id(batch: int, code: str, number: int) -> str:
@@ -231,11 +210,11 @@ def format_id(batch: int, code: str, number: int) -> str:
 
 
 def id_parts(ticket_id: str) -> tuple[int, str, int]:
-    """Return batch, code and number: the order in which tickets are sorted."""
+    """Return batch, code and number: the order in which tickets are sorted. Raises ValueError for other text."""
     match = _ID.fullmatch(ticket_id)
     if match is None:
         raise ValueError(f"{ticket_id!r} is not a ticket id; an id looks like B7-PT-01")
-    return int(match[1]), match[2], int(match[3])
+    return int(match[1]), match[2].upper(), int(match[3])
 
 
 def agent_code(name: str, agents: Mapping[str, str] = AGENT_NAMES) -> str:

@@ -110,7 +110,7 @@ REFUSED = {
         "did you mean syncs_grow_with_tensors",
     ),
     "no such probe file": ("probe run mine.py --checkout plain", BAD_INPUT, "mine.py: No such file or directory"),
-    "unknown device": ("audit plain --device cpux", BAD_INPUT, "no such device: 'cpux'", "did you mean cpu, cuda?"),
+    "unknown device": ("audit plain --device cpux", BAD_INPUT, "no such device: 'cpux'", "did you mean cpu or cuda?"),
     "unknown contract": (
         "audit plain --target stats:grad_norm --contract gradnorm",
         BAD_INPUT,

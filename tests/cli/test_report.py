@@ -72,7 +72,7 @@ def test_a_run_without_a_result_is_no_success(tmp_path: Path) -> None:
     [
         (("none.json",), "error: none.json: No such file or directory\n"),
         (("part.json",), "error: part.json is not a saved run: "),
-        (("run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
+        (("run.json", "--tickets", "none"), "error: there is no tickets folder none\n"),
         (("run.json", "-o", "."), "error: . is a folder\nhint: name a file: --output FILE\n"),
     ],
 )

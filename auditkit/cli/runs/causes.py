@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from auditkit.model.runs.run import ProbeResult
-    from auditkit.reports.causes import Cause
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import short_target
+from auditkit.model.text import counted, inert_line, listed
+from auditkit.reports.causes import Cause
 
 _WORDS = {"created": "new", "reopened": "open again", "joined": "known, this is new in it", "refreshed": "known"}
 """What was done to a ticket, said of the ticket; the first that fits where a run did several of them."""
@@ -40,9 +40,6 @@ def cause_lines(cause: Cause, in_full: bool) -> Iterator[str]:
 
 def _functions(cause: Cause, results: Sequence[ProbeResult], in_full: bool) -> str:
     """The function of the statement, and the targets that met it there."""
-    from auditkit.model.runs.target import short_target
-    from auditkit.model.text import listed
-
     location = cause.worst.result.location
     inside = location.function if location and not cause.worst.is_of_module else ""
     targets = dict.fromkeys(short_target(one.target) for one in results if not one.is_of_source)
@@ -53,12 +50,8 @@ def _functions(cause: Cause, results: Sequence[ProbeResult], in_full: bool) -> s
 
 def place_of(cause: Cause) -> str:
     """`src/stats.py:18`, the target if no line is known; of whole modules the first place and how many others."""
-    from auditkit.model.text import counted
-
-    one = cause.worst.result
     others = len({each.location for each in cause.results}) - 1 if cause.worst.is_of_module else 0
-    place = f"{one.location.file}:{one.location.line}" if one.location else one.target
-    return place + (f" and {counted(others, 'more place')}" if others else "")
+    return cause.worst.result.place + (f" and {counted(others, 'more place')}" if others else "")
 
 
 def tickets_of(findings: Iterable[ProbeResult]) -> dict[str, str]:
@@ -75,9 +68,6 @@ def tickets_of(findings: Iterable[ProbeResult]) -> dict[str, str]:
 
 def words_of(result: ProbeResult) -> str:
     """What the probe says; of source with what it speaks of, where the place does not say that."""
-    from auditkit.model.runs.target import short_target
-    from auditkit.model.text import inert_line
-
     inside = result.location.function if result.location else ""
     about = f"{result.target}: " if result.is_of_source and short_target(result.target) != inside else ""
     return inert_line(about + result.message)

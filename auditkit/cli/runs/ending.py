@@ -6,24 +6,20 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from auditkit.audit.audit import AuditRequest, load_failures
 from auditkit.cli.runs.causes import place_of, tickets_of
-
-if TYPE_CHECKING:
-    from auditkit.audit.audit import AuditRequest
-    from auditkit.model.runs.run import ProbeResult, Run
-    from auditkit.reports.causes import Cause
+from auditkit.model.enums import Contract
+from auditkit.model.runs.candidates import not_checked
+from auditkit.model.runs.run import Run
+from auditkit.model.text import counted
+from auditkit.reports.causes import Cause, in_short
 
 _MOST = 3
 
 
 def first_steps(run: Run, causes: Sequence[Cause]) -> Iterator[str]:
     """Yield the three worst kinds of finding (place and what fixes it), or that there is none."""
-    from auditkit.model.runs.candidates import not_checked
-    from auditkit.model.text import counted
-    from auditkit.reports.causes import in_short
-
     own, is_partial = [cause for cause in causes if cause.is_own], bool(not_checked(run.candidates))
     kinds: dict[str, list[Cause]] = {}
     for cause in own:
@@ -49,8 +45,6 @@ def first_steps(run: Run, causes: Sequence[Cause]) -> Iterator[str]:
 
 def ticket_counts(run: Run, tickets: Path | None) -> Iterator[str]:
     """Yield how many of the tickets are new."""
-    from auditkit.model.text import counted
-
     filed = [result for result in run.results if result.ticket]
     if tickets is None or not filed:
         return
@@ -74,8 +68,6 @@ def beside_tickets(run: Run) -> Iterator[str]:
 
 def nothing_audited(run: Run) -> list[str]:
     """Return that no collector has a result, and why; nothing if one has."""
-    from auditkit.audit.audit import load_failures
-
     failures = [] if run.matrix else load_failures(run)
     if not failures:
         return []
@@ -89,54 +81,32 @@ def nothing_audited(run: Run) -> list[str]:
 
 
 def next_step(run: Run, request: AuditRequest, causes: Sequence[Cause], wants_tickets: bool) -> tuple[str, ...]:
-    """Return a title and the command that a reader of the report needs next; nothing where there is none."""
+    """Return what a reader of the report needs next, with a command if it is another one; nothing if nothing is."""
     if run.no_target is not None:
-        return _way_to_a_target(run, request)
+        return (f"Next, {_way_to_a_target(run)}",)
     own = [cause for cause in causes if cause.is_own]
     folder = str(request.tickets or (run.baseline.tickets if run.baseline else "tickets"))
     filed = next(iter(tickets_of(result for cause in own for result in cause.results)), "")
     if filed:
-        command = _pasted("ticket", "show", filed, "--tickets", folder)
-        return f"Next, the evidence of {filed} and its fix:", command
+        command = shlex.join(["auditkit", "ticket", "show", filed, "--tickets", folder])
+        return f"Next, the evidence of {filed} and its fix:", f"  {command}"
     if request.tickets is None and wants_tickets and any(not cause.is_minor for cause in own):
-        return "Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", folder)
+        return (f"Next, add --tickets {folder}: a ticket for each, with its evidence and its fix.",)
     if not causes or any(name.endswith(".py") for name in request.probes):
         return ()
-    config = ("--config", str(request.config.path)) if request.config.probes_dir else ()
-    worst = (own or causes)[0].worst.probe.id
-    return "Next, how the worst is measured and what fixes it:", _pasted("probe", "show", worst, *config)
+    config = ["--config", str(request.config.path)] if request.config.probes_dir else []
+    command = shlex.join(["auditkit", "probe", "show", (own or causes)[0].worst.probe.id, *config])
+    return "Next, how the worst is measured and what fixes it:", f"  {command}"
 
 
-def _way_to_a_target(run: Run, request: AuditRequest) -> tuple[str, ...]:
+def _way_to_a_target(run: Run) -> str:
     """How a collector is named that was not found, or not enough known of."""
-    from auditkit.model.enums import Contract
-
-    asked: list[ProbeResult] = [result for result in run.results if not result.is_of_source]
-    lacks_modules = bool(asked) and asked[0].reason is not None and asked[0].reason.is_not_loaded
-    if lacks_modules or (run.no_target is not None and run.no_target.is_import):
-        title = "Next, install what is missing, or name the interpreter that has it:"
-        return title, _typed(request, "--python", "VENV/bin/python")
-    steps = {each.call for each in run.candidates if each.contract is Contract.TRAIN_STEP}
-    if asked and asked[0].target in steps:
-        return "Next, watch a real run, which shows what the step gets:", "auditkit run -- python YOUR_SCRIPT.py"
-    if asked:
-        title = "Next, give the arguments of the likeliest collector (one --argument each):"
-        return title, _typed(request, "--target", asked[0].target, "--argument", "NAME=VALUE")
-    title = "Next, name a function that measures, clips or logs gradients:"
-    return title, _typed(request, "--target", "module:function", "--contract", "grad_norm")
-
-
-def _typed(request: AuditRequest, *more: str) -> str:
-    """What the user ran, with further options; another interpreter or folder takes the place of the one before."""
-    words = shlex.split(request.command)[1:]
-    renewed = {"--python", "--tickets"} & set(more) | {"--against"}
-    kept = (
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if word not in ("--no-tickets", "--new-only") and not {before, word.partition("=")[0]} & renewed
-    )
-    return _pasted(*kept, *more)
-
-
-def _pasted(*words: str) -> str:
-    return f"  auditkit {shlex.join(words)}"
+    asked = next((result for result in run.results if not result.is_of_source), None)
+    is_import = run.no_target is not None and run.no_target.is_import
+    if is_import or (asked and asked.reason is not None and asked.reason.is_not_loaded):
+        return "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
+    if asked is None:
+        return "name a function that measures, clips or logs gradients: --target module:function --contract grad_norm"
+    if asked.target in {each.call for each in run.candidates if each.contract is Contract.TRAIN_STEP}:
+        return "watch a real run, which shows what the step gets: auditkit run -- python YOUR_SCRIPT.py"
+    return f"give the arguments of the likeliest collector: --target {asked.target} --argument NAME=VALUE"

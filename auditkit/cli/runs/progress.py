@@ -1,19 +1,16 @@
-"""What is said while a job runs: a live line on a terminal, plain lines in a pipe; all of it on stderr."""
+"""Progress of a job on stderr: one live line on a terminal, a line for each target in a pipe."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from auditkit.cli.output import complain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from auditkit.model.runs.run import ProbeResult
-    from auditkit.model.runs.target import Target
-    from auditkit.probing.run.measurement import Progress
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target, short_target
+from auditkit.model.text import inert
+from auditkit.probing.run.measurement import Progress
 
 _LONGEST = 60
 """Characters of what runs, so that the line fits into 80 columns."""
@@ -21,66 +18,13 @@ _LONGEST = 60
 
 @contextlib.contextmanager
 def progress(in_pipe: bool = False) -> Iterator[Progress]:
-    """Print what is going on while the block runs: on a terminal always, elsewhere if `in_pipe`.
-
-    In a pipe findings are named as soon as they reproduce, but for minor ones.
-    """
-    from auditkit.probing.run.measurement import Progress
-
-    if sys.stderr.isatty():
-        with _live() as told:
-            yield told
-    elif in_pipe:
-        yield _plain()
-    else:
-        yield Progress()
-
-
-def _plain() -> Progress:
-    """Print a line when a target begins and when something was reproduced."""
-    from auditkit.probing.run.measurement import Progress
-
-    begun: dict[str, None] = {}
-    known: list[Target] = []
-    named: set[tuple[str, object]] = set()
-
-    def begin(call: str, _: str) -> None:
-        if call not in begun:
-            begun[call] = None
-            _say(f"checking {call} ({len(begun)} of {len({target.call for target in known})})")
-
-    def finish(result: ProbeResult) -> None:
-        if _is_news(result, named):
-            _say(f"{result.severity}  {result.probe}  {result.target}")
-
-    return Progress(targets_known=lambda targets, _: known.extend(targets), probe_started=begin, finished=finish)
-
-
-def _say(line: str) -> None:
-    complain(line)
-    sys.stderr.flush()
-
-
-def _is_news(result: ProbeResult, named: set[tuple[str, object]]) -> bool:
-    """Whether a finding is named on the way: not a minor one, and one of a probe at a line once."""
-    if result.severity is None or result.severity == "P4":
-        return False
-    key = (result.probe, result.location or result.target)
-    is_known = key in named
-    named.add(key)
-    return not is_known
-
-
-@contextlib.contextmanager
-def _live() -> Iterator[Progress]:
-    """Show one line: how much is done, how much reproduced, and what runs."""
+    """Print what is going on while the block runs: on a terminal always, elsewhere if `in_pipe`."""
+    if not sys.stderr.isatty():
+        yield _plain() if in_pipe else Progress()
+        return
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TextColumn, TimeElapsedColumn
-
-    from auditkit.model.runs.target import short_target
-    from auditkit.model.text import inert
-    from auditkit.probing.run.measurement import Progress
 
     console = Console(stderr=True, highlight=False)
     columns = (TimeElapsedColumn(), TextColumn("{task.fields[counts]}"), TextColumn("{task.description}", markup=False))
@@ -107,3 +51,17 @@ def _live() -> Iterator[Progress]:
             reading=lambda probe: run(f"reading the source: {probe}"),
             finished=finish,
         )
+
+
+def _plain() -> Progress:
+    """Print a line when a target begins."""
+    waiting: list[str] = []
+    begun: dict[str, None] = {}
+
+    def begin(call: str, _: str) -> None:
+        if call not in begun:
+            begun[call] = None
+            complain(f"checking {call} ({len(begun)} of {len(set(waiting))})")
+            sys.stderr.flush()
+
+    return Progress(targets_known=lambda targets, _: waiting.extend(one.call for one in targets), probe_started=begin)

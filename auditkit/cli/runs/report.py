@@ -2,53 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from auditkit.audit.audit import AuditRequest, audit, exit_code, load_failures, specimen_dir
+from auditkit.cli.options import FIRST, ResultOptions, parse_severity
 from auditkit.cli.output import (
     complain,
-    complain_fitted,
     complain_of,
     fitted,
     say,
     say_json,
     terminal_width,
-    wants_colour,
 )
 from auditkit.cli.runs.causes import cause_lines, words_of
 from auditkit.cli.runs.ending import beside_tickets, first_steps, next_step, nothing_audited, ticket_counts
 from auditkit.cli.runs.progress import progress
-
-if TYPE_CHECKING:
-    from auditkit.audit.audit import AuditRequest
-    from auditkit.cli.options import ResultOptions
-    from auditkit.model.runs.run import ProbeResult, Run, TargetReading
-    from auditkit.reports.causes import Cause
+from auditkit.model.runs.candidates import not_checked, unchecked_steps
+from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.text import counted, inert
+from auditkit.probing.run.configuration import catalog_of
+from auditkit.probing.run.found_candidates import configured_lines, summary_lines, table
+from auditkit.reports.causes import Cause, Sources, causes_of, counts, without_result
+from auditkit.reports.export import check_outputs, save_run, write_outputs
+from auditkit.tickets.baseline import only_new
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
-_MOST_CAUSES = 10
+_MOST_CAUSES, _MOST_REASONS = 10, 5
 _DETAILS = re.compile(r"; other values: --argument NAME=VALUE$")
 """Notes that only -v prints."""
-
-
-@dataclass(frozen=True)
-class View:
-    """How much of a run to show, and how wide: `named` probes have a line each, `width` None is a pipe."""
-
-    verbose: bool = False
-    named: bool = False
-    width: int | None = None
-
-    @property
-    def in_full(self) -> bool:
-        """Whether minor findings and every target's words are written out."""
-        return self.verbose or self.named
 
 
 def run_and_finish(
@@ -62,19 +51,12 @@ def run_and_finish(
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
-    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way. The user has not
-    refused tickets if `wants_tickets`. `files` are written when it is printed, by their formats, and the whole run to
-    `save`. With `requires_steps`, a training step that was found and not checked ends it with exit code 3.
+    `named` is a run of a few named probes, which ends soon: in a pipe it says nothing on its way, and then everything.
+    The user has not refused tickets if `wants_tickets`. `files` are written when it is printed, by their formats, and
+    the whole run to `save`. With `requires_steps`, a training step that was found and not checked ends it with 3.
     """
-    from auditkit.audit.audit import audit, exit_code, load_failures, specimen_dir
-    from auditkit.cli.options import FIRST, parse_severity
-    from auditkit.model.runs.candidates import unchecked_steps
-    from auditkit.tickets.baseline import only_new
-
     lowest = parse_severity(shown.fail_on)
     if save is not None:
-        from auditkit.reports.export import check_outputs
-
         check_outputs({"save": save, **(files or {})})
     with progress(in_pipe=not (named or shown.as_json)) as told:
         run = audit(request, told)
@@ -83,7 +65,7 @@ def run_and_finish(
     for note in run.notes:
         is_detail = _DETAILS.search(note) is not None and not shown.verbose
         if not is_detail and note not in {failure.message for failure in failures}:
-            complain_fitted(f"note: {note}")
+            complain(f"note: {note}")
     for failure in failures:
         complain_of(failure)
     again = sum(result.remembered for result in run.results)
@@ -93,20 +75,15 @@ def run_and_finish(
     for checkout in FIRST if not shown.as_json else ():
         if checkout == specimen_dir():  # auditkit's own code
             continue
-        complain_fitted(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
+        complain(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
     if save is not None:
-        from auditkit.reports.export import save_run
-
         brief = save_run(run, save)
     if shown.as_json:
         say_json(run.to_json() if save is None else brief)
     else:
-        for line in page_lines(only_new(run), request, View(shown.verbose, named, terminal_width()), wants_tickets):
+        for line in page_lines(only_new(run), request, shown.verbose or named, terminal_width(), wants_tickets):
             _say_line(line)
     if files:
-        from auditkit.probing.run.configuration import catalog_of
-        from auditkit.reports.export import write_outputs
-
         write_outputs(run, files, catalog_of(request.config))
         complain(f"wrote {', '.join(map(str, files.values()))}")
     missed = unchecked_steps(run.candidates) if requires_steps else ""
@@ -115,36 +92,34 @@ def run_and_finish(
     raise typer.Exit(int(exit_code(run, lowest, requires_steps)))
 
 
-def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
-    """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
-    from auditkit.model.text import inert
-    from auditkit.probing.run.configuration import catalog_of
-    from auditkit.reports.causes import Sources, causes_of
+def page_lines(
+    run: Run, request: AuditRequest, verbose: bool, width: int | None, wants_tickets: bool = True
+) -> Iterator[str]:
+    """What the run found, the worst first, and at the end what to do: lines no wider than `width` (None: a pipe).
 
+    `verbose` writes out minor findings, and how each target was called.
+    """
     causes, missing = causes_of(Sources(run, catalog_of(request.config))), nothing_audited(run)
-    first = [] if missing or view.named else list(first_steps(run, causes))
+    first = [] if missing else list(first_steps(run, causes))
     ending = (first, missing, ticket_counts(run, request.tickets), beside_tickets(run))
-    yield from (fitted(inert(line), view.width) for line in _head(run, causes, view, bool(missing)))
-    for section in (*_sections(run, causes, view), *ending):
-        lines = [fitted(inert(line), view.width) for line in section]
+    yield from (fitted(inert(line), width) for line in _head(run, causes, verbose, bool(missing)))
+    for section in (*_sections(run, causes, verbose), *ending):
+        lines = [fitted(inert(line), width) for line in section]
         yield from ["", *lines] if lines else []
-    yield from next_step(run, request, causes, wants_tickets)
+    for line in next_step(run, request, causes, wants_tickets):
+        yield line if line.startswith("  ") else fitted(inert(line), width)
 
 
-def _head(run: Run, causes: Sequence[Cause], view: View, is_empty: bool) -> Iterator[str]:
-    from auditkit.model.runs.candidates import not_checked
-    from auditkit.probing.run.found_candidates import configured_lines, summary_lines, table
-    from auditkit.reports.causes import counts
-
+def _head(run: Run, causes: Sequence[Cause], verbose: bool, is_empty: bool) -> Iterator[str]:
     missed = not_checked(run.candidates)
     yield from [missed] if missed else []
     # Counts of a run in which nothing was checked would read like a result.
-    yield from [] if is_empty else [counts(run, causes, view.verbose)]
+    yield from [] if is_empty else [counts(run, causes, verbose)]
     yield _heading(run)
     yield from [f"Only changed code: {run.changed}"] if run.changed else []
     yield from configured_lines(run)
     yield from summary_lines(run.candidates)
-    if view.verbose and run.candidates:
+    if verbose and run.candidates:
         for row, why in table(run.candidates):
             yield "  " + "  ".join(filter(None, row))
             yield from [f"      {why}"] if why else []
@@ -152,22 +127,22 @@ def _head(run: Run, causes: Sequence[Cause], view: View, is_empty: bool) -> Iter
         yield "simulated: counted on the CPU behind a simulated CUDA device; no number comes from a GPU"
 
 
-def _sections(run: Run, causes: Sequence[Cause], view: View) -> Iterator[Iterable[str]]:
+def _sections(run: Run, causes: Sequence[Cause], verbose: bool) -> Iterator[Iterable[str]]:
     if run.matrix:
         yield _difference_lines(run)
     own = [cause for cause in causes if cause.is_own]
-    if view.in_full:
+    if verbose:
         yield from (cause_lines(cause, True) for cause in own)
     else:
         shown = [cause for cause in own if not cause.is_minor][:_MOST_CAUSES]
         yield [line for cause in shown for line in cause_lines(cause, False)]
-    yield [*(() if view.in_full else _by_probe(own)), *_foreign_lines(causes)]
+    yield [*(() if verbose else _by_probe(own)), *_foreign_lines(causes)]
     yield _style_lines(causes)
     yield _silent_lines(run)
-    if view.in_full:
+    if verbose:
         for target in dict.fromkeys(result.target for result in run.results if not result.is_of_source):
-            yield _target_lines(run, target, view)
-        yield _quiet_lines([result for result in run.results if result.is_of_source], named=True)
+            yield _target_lines(run, target)
+        yield _quiet_lines([result for result in run.results if result.is_of_source])
 
 
 def _difference_lines(run: Run) -> Iterator[str]:
@@ -205,23 +180,18 @@ def _devices(run: Run) -> str:
 
 def _foreign_lines(causes: Sequence[Cause]) -> Iterator[str]:
     """Defects of what the checkout calls, each once with the probes that show it and where it was met."""
-    from auditkit.model.text import counted
-
     owners = dict.fromkeys(cause.worst.result.owner for cause in causes if cause.worst.result.owner)
     if owners:
         yield "In other packages, not in this checkout:"
     for owner in owners:
         found = [one for cause in causes if cause.worst.result.owner == owner for one in cause.results]
-        places = list(dict.fromkeys(f"{one.location.file}:{one.location.line}" if one.location else one.target
-                                    for one in found))  # fmt: skip
+        places = list(dict.fromkeys(one.place for one in found))
         others = f" and {counted(len(places) - 1, 'more place')}" if len(places) > 1 else ""
         yield f"    {owner}: {', '.join(dict.fromkeys(one.probe for one in found))}, met at {places[0]}{others}"
 
 
 def _by_probe(causes: Sequence[Cause]) -> Iterator[str]:
     """Count the findings below the worst ten, then those that break nothing, by probe."""
-    from auditkit.model.text import counted
-
     rest = [cause for cause in causes if not cause.is_minor][_MOST_CAUSES:]
     if rest:
         found = Counter(f"{cause.worst.severity} {cause.worst.probe.id}" for cause in rest)
@@ -238,8 +208,7 @@ def _style_lines(causes: Sequence[Cause]) -> Iterator[str]:
     if found:
         yield "Style:"
     for one in found:
-        place = f"{one.location.file}:{one.location.line}" if one.location else one.target
-        yield f"    {place}  {one.probe}: {words_of(one)}"
+        yield f"    {one.place}  {one.probe}: {words_of(one)}"
 
 
 _RECOGNIZED = 60
@@ -251,9 +220,6 @@ def _silent_lines(run: Run) -> Iterator[str]:
 
     What stopped the whole run is said by `nothing_audited`.
     """
-    from auditkit.audit.audit import load_failures
-    from auditkit.reports.causes import without_result
-
     stopped = "\n".join(each.message for each in ([] if run.matrix else load_failures(run)))
     for (why, message), those in without_result(run.results).items():
         if message and message[:_RECOGNIZED] in stopped:
@@ -263,43 +229,34 @@ def _silent_lines(run: Run) -> Iterator[str]:
         yield f"{why}  {named}{f' on {len(targets)} targets' if len(targets) > 1 else ''}: {message}"
 
 
-def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
-    """How one target was called and read, and what did not reproduce."""
-    results = [result for result in run.results if result.target == target]
-    lines = [_how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
-    lines += _quiet_lines(results, view.named)
+def _target_lines(run: Run, target: str) -> Iterator[str]:
+    """How one target was called and read, by the options that change it, and what did not reproduce."""
+    lines = []
+    for reading in run.targets:
+        if reading.target.call == target:
+            roles = ", ".join(f"{path or 'the result'} is {role}" for role, path in reading.roles.items())
+            words = shlex.join(reading.target.command_words())
+            lines.append(f"{words}: returns {reading.answer or 'nothing'}{f' ({roles})' if roles else ''}")
+    lines += _quiet_lines([result for result in run.results if result.target == target])
     if lines:
         yield target
         yield from (f"  {line}" for line in lines)
 
 
-def _how_it_is_read(reading: TargetReading) -> str:
-    """Return how auditkit called the target and read its result, with the options that change it."""
-    target = reading.target
-    parts = [f"called with {target.takes.value} (--takes)" if target.takes else "auditkit knows no way to call it"]
-    parts += [f"{name}={value}" for name, value in target.arguments.items()]
-    parts += [f"after {target.setup}()"] if target.setup else []
-    parts += [f"then {target.finish} (--finish)"] if target.finish else []
-    roles = ", ".join(f"{path or 'the result'} is {role}" for role, path in reading.roles.items())
-    parts.append(f"returns {reading.answer or 'nothing'}" + (f": {roles} (--returns)" if roles else ""))
-    parts += [f"checked as {target.contract.value} (--contract)"] if target.contract else []
-    return ", ".join(parts)
-
-
-def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:
-    """What did not reproduce or does not apply: each with its reason where it was `named`, else their names."""
+def _quiet_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+    """What did not reproduce or does not apply: a few with their reasons, of more only the names."""
     for label in ("not reproduced", "not applicable"):
         quiet = [result for result in results if result.outcome.value == label.replace(" ", "_")]
-        if named:
+        if len(quiet) <= _MOST_REASONS:
             yield from (f"{label}: {result.probe}: {result.message}" for result in quiet)
-        elif quiet:
+        else:
             yield f"{label}: {', '.join(sorted(result.probe for result in quiet))}"
 
 
 def _say_line(line: str) -> None:
     """A line that is inert already; a severity at its beginning is coloured on a terminal."""
-    severity = line[:2]
-    if severity in _COLOURS and wants_colour():
+    severity, is_plain = line[:2], os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if severity in _COLOURS and sys.stdout.isatty() and not is_plain:
         typer.echo(typer.style(severity, fg=_COLOURS[severity], bold=True) + line[2:])
     else:
         say(line)

@@ -36,21 +36,18 @@ class MetBy(
 
     def sentence(self) -> str:
         """`in the run of 24 November: once a step from trainer/loop.py:88, 148 float32 tensors on cuda:0`."""
-        place = f"from {listed(self.callers, _MOST_CALLERS)}" if self.callers else ""
-        if self.source != "run":
-            if not place and not self.entry_points:
-                return "no caller in this checkout"
-            under = (
-                f" {' and '.join(f'`{each}`' for each in self.conditions[:_MOST_CALLERS])}" if self.conditions else ""
-            )
-            if not place:
-                return f"run by {listed(self.entry_points, _MOST_CALLERS)}{under}"
-            files = {each.partition(":")[0] for each in self.callers}
-            begins = [each for each in self.entry_points if each not in files]
-            return f"called {place}{under}" + (f" (reached from {listed(begins, _MOST_CALLERS)})" if begins else "")
-        often = _often(self.calls_per_step)
-        parts = [f"{often} {place}".strip(), self._tensors()]
-        return f"in the run{f' of {self.when}' if self.when else ''}: {', '.join(filter(None, parts))}"
+        place = f" from {listed(self.callers, _MOST_CALLERS)}" if self.callers else ""
+        if self.source == "run":
+            parts = filter(None, (_often(self.calls_per_step) + place, self._tensors()))
+            return f"in the run{f' of {self.when}' if self.when else ''}: {', '.join(parts)}"
+        if not place and not self.entry_points:
+            return "no caller in this checkout"
+        under = "".join(f"{' and' * bool(n)} `{each}`" for n, each in enumerate(self.conditions[:_MOST_CALLERS]))
+        if not place:
+            return f"run by {listed(self.entry_points, _MOST_CALLERS)}{under}"
+        files = {each.partition(":")[0] for each in self.callers}
+        begins = [each for each in self.entry_points if each not in files]
+        return f"called{place}{under}" + (f" (reached from {listed(begins, _MOST_CALLERS)})" if begins else "")
 
     def _tensors(self) -> str:
         """`148 float32 tensors on cuda:0`; "" for a target that got no tensor."""

@@ -13,21 +13,21 @@ from auditkit.model.runs.severity import Occurs
 
 _NO_PATH = PurePath()
 
-CATEGORIES = (
-    "Correctness bug",
-    "Race condition / concurrency",
-    "Memory leak / resource issue",
-    "Performance bottleneck",
-    "Numerical stability",
-    "torch.compile compatibility",
-    "Dead code / unwired functionality",
-    "API design / contract violation",
-    "Test coverage gap",
-    "Documentation / naming",
-    "Defensive programming violation",
-    "Legacy code policy violation",
-)
-"""The twelve boxes of a ticket's category list, in their order."""
+CATEGORIES = {
+    "Correctness bug": "correctness bug",
+    "Race condition / concurrency": "race condition",
+    "Memory leak / resource issue": "memory",
+    "Performance bottleneck": "performance",
+    "Numerical stability": "numerical stability",
+    "torch.compile compatibility": "torch.compile",
+    "Dead code / unwired functionality": "dead code",
+    "API design / contract violation": "api contract",
+    "Test coverage gap": "test coverage",
+    "Documentation / naming": "documentation",
+    "Defensive programming violation": "defensive programming",
+    "Legacy code policy violation": "legacy code",
+}
+"""The twelve categories of probes, each with its name in tickets."""
 
 
 DEVICES = ("cuda", "simulated", "cpu")

@@ -53,7 +53,13 @@ class RecordedRun(msgspec.Struct, omit_defaults=True, frozen=True):
 
     def with_earlier(self, earlier: RecordedRun | None, sources: Mapping[str, str]) -> RecordedRun:
         """Return the run with the calls of an earlier one that it lacks and whose source is that of `sources`."""
-        kept = _kept(earlier, sources) if earlier is not None else {}
+        if earlier is None:
+            return self
+        kept = {
+            call: msgspec.structs.replace(old, when=old.when or earlier.when)
+            for call, old in earlier.calls.items()
+            if sources.get(call) == old.source
+        }
         return msgspec.structs.replace(self, calls=dict(sorted({**kept, **self.calls}.items())))
 
     def met_by(self, call: str) -> MetBy | None:
@@ -66,14 +72,6 @@ class RecordedRun(msgspec.Struct, omit_defaults=True, frozen=True):
             "run", found.callers, found.calls_per_step, found.tensors, found.dtypes, found.devices, found.layouts,
             f"{day.day} {day:%B}",
         )  # fmt: skip
-
-
-def _kept(earlier: RecordedRun, sources: Mapping[str, str]) -> dict[str, RecordedCall]:
-    return {
-        call: msgspec.structs.replace(old, when=old.when or earlier.when)
-        for call, old in earlier.calls.items()
-        if sources.get(call) == old.source
-    }
 
 
 def read_recorded(text: bytes) -> RecordedRun:

@@ -153,6 +153,11 @@ class ProbeResult(
     met_by: MetBy | None = None
 
     @property
+    def place(self) -> str:
+        """`src/stats.py:18`; the target if no line is known."""
+        return f"{self.location.file}:{self.location.line}" if self.location else self.target
+
+    @property
     def why(self) -> str:
         """Why a finding has its severity, in one phrase, with what lowered it; "" where that is not known."""
         return "; ".join(filter(None, (in_words(self.breaks, self.occurs), *self.lowered)))

@@ -8,18 +8,13 @@ from auditkit.model.enums import Severity
 
 
 class Breaks(StrEnum):
-    """What a defect does to a training."""
+    """What a defect does to a training. It stops where the call raises, hangs or runs out of memory."""
 
     WRONG_STEP = "wrong_step"
-    """The optimizer gets other gradients than intended, silently."""
     STOPS = "stops"
-    """Training stops: the call raises, hangs or runs out of memory."""
     WRONG_ANSWER = "wrong_answer"
-    """A number that people or code act on is wrong, silently."""
     COST = "cost"
-    """Every step costs more time or memory."""
     UPKEEP = "upkeep"
-    """Nothing breaks today."""
 
 
 class Occurs(StrEnum):
@@ -36,20 +31,13 @@ class Occurs(StrEnum):
 
 
 _TABLE = {
-    Breaks.WRONG_STEP: "P0 P1 P2 P4",
-    Breaks.STOPS: "P1 P2 P3 P4",
-    Breaks.WRONG_ANSWER: "P1 P2 P3 P4",
-    Breaks.COST: "P2 P3 P4 P4",
-    Breaks.UPKEEP: "P3 P4 P4 P4",
+    Breaks.WRONG_STEP: ("P0 P1 P2 P4", "the optimizer silently gets wrong gradients"),
+    Breaks.STOPS: ("P1 P2 P3 P4", "training stops"),
+    Breaks.WRONG_ANSWER: ("P1 P2 P3 P4", "a value is silently wrong"),
+    Breaks.COST: ("P2 P3 P4 P4", "every step costs more time or memory"),
+    Breaks.UPKEEP: ("P3 P4 P4 P4", "nothing breaks today"),
 }
-
-_BREAKS_IN_WORDS = {
-    Breaks.WRONG_STEP: "the optimizer silently gets wrong gradients",
-    Breaks.STOPS: "training stops",
-    Breaks.WRONG_ANSWER: "a value is silently wrong",
-    Breaks.COST: "every step costs more time or memory",
-    Breaks.UPKEEP: "nothing breaks today",
-}
+"""The severities of a defect by who meets it, and what it does in words."""
 _OCCURS_IN_WORDS = {
     Occurs.ORDINARY: "in normal use",
     Occurs.COMMON: "in a common configuration",
@@ -71,13 +59,12 @@ def meant(breaks: str, clips: bool) -> Breaks:
 
 def severity_of(breaks: Breaks, occurs: Occurs) -> Severity:
     """The cell of the table for a finding."""
-    return Severity(_TABLE[breaks].split()[list(Occurs).index(occurs)])
+    return Severity(_TABLE[breaks][0].split()[list(Occurs).index(occurs)])
 
 
 def in_words(breaks: Breaks | None, occurs: Occurs | None) -> str:
     """Return the reason of a finding's severity in one phrase; "" if its probe states none."""
     if breaks is None or occurs is None:
         return ""
-    if breaks is Breaks.UPKEEP:
-        return _BREAKS_IN_WORDS[breaks]
-    return f"{_BREAKS_IN_WORDS[breaks]}, {_OCCURS_IN_WORDS[occurs]}"
+    does = _TABLE[breaks][1]
+    return does if breaks is Breaks.UPKEEP else f"{does}, {_OCCURS_IN_WORDS[occurs]}"

@@ -24,7 +24,7 @@ from auditkit.model.enums import Contract, Outcome, Severity
 from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, Run
-from auditkit.model.runs.target import Target
+from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import listed
 from auditkit.model.ticket import agent_code
 from auditkit.probing.checkout.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
@@ -88,9 +88,19 @@ def specimen_dir() -> Path:
 
 
 def is_about_specimen(calls: Sequence[str]) -> bool:
-    """Whether `auditkit audit` without a checkout means the bundled specimen: this folder has nothing to check."""
+    """Whether `auditkit audit` without a checkout means the bundled specimen: this folder has nothing to check.
+
+    Raises BadInputError for a target that neither has.
+    """
     here = Path()
-    return not calls or (config_in(here) is None and next(source_files(here), None) is None)
+    if not calls or config_in(here) is not None or next(source_files(here), None) is not None:
+        return not calls
+    specimen = PythonFiles(specimen_dir(), import_roots(specimen_dir()))
+    for call in calls:
+        if specimen.file_of(split_call(call)[0]) is None:
+            hint = f"name the checkout: auditkit audit CHECKOUT --target {call}"
+            raise BadInputError(f"this folder has no Python files, so it has no {call}", hint)
+    return True
 
 
 def audit(request: AuditRequest, progress: Progress | None = None) -> Run:

@@ -12,7 +12,7 @@ from auditkit.config.config import Config, is_in_workspace
 from auditkit.config.config_draft import render_config
 from auditkit.config.config_file import CONFIG_NAME
 from auditkit.errors import BadInputError
-from auditkit.files import create_files
+from auditkit.files import create_files, write_file
 from auditkit.model.enums import Contract, Reason
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import CheckoutSpec, parse_checkout
@@ -54,7 +54,8 @@ def init(
     """
     spec = parse_checkout(checkout)
     path = output or spec.directory / CONFIG_NAME
-    if path.exists():
+    is_empty = path.is_file() and not path.stat().st_size  # as --cage creates it
+    if path.exists() and not is_empty:
         raise BadInputError(f"{path} exists already", "edit it, or name another file: --output FILE")
     options = RunOptions(python=python)
     with options.open(spec) as opened:
@@ -82,6 +83,8 @@ def init(
     files = {path: render_config(config, targets, unfed, elsewhere).encode("utf-8")}
     if text:
         files[adapter] = text.encode("utf-8")
+    if is_empty:
+        write_file(path, files.pop(path))
     create_files(files)
     words = shlex.join([*outside, "--config", str(path)])
     return Initialised(path, found, words, adapter if text else None, len(targets))

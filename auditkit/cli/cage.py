@@ -56,8 +56,13 @@ def restart(words: list[str]) -> tuple[list[str], int | None]:
         if words[:1] in (["sweep"], ["mcp"]):  # one sandbox for each job
             os.environ["AUDITKIT_CAGE"] = "1"
             return words, None
+        absent = [path for path in map(os.path.expanduser, _named(words, OUTPUTS)) if not os.path.lexists(path)]
         mounts = mounts_of(words, *(configs[path] for path in named if path in configs))
-        return words, sandbox.run([sys.executable, "-P", "-B", "-m", "auditkit", *words], mounts)
+        code = sandbox.run([sys.executable, "-P", "-B", "-m", "auditkit", *words], mounts)
+        for path in absent:
+            if os.path.isfile(path) and not os.path.getsize(path):
+                os.unlink(path)  # created to be mounted, and not written
+        return words, code
     except AuditkitError as error:
         return words, complain_of(error, "--json" in words)
 

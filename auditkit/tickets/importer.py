@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from auditkit.errors import AuditkitError, BadInputError
+from auditkit.errors import AuditkitError, BadInputError, meant
 from auditkit.files import write_below
 from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN, inert_line
@@ -258,8 +258,9 @@ class _Reader:
         for name in ("title", "severity", "status"):
             if not fields.get(name):
                 written = rows[name][1].strip("*_` ") if name in rows else ""
+                hint = meant(written.casefold(), list(Status)) if name == "status" else ""
                 told = f"{name} is {written!r}" if written else f"no {name}"
-                result.problem = f"{result.source}: {told}"
+                result.problem = f"{result.source}: {told}" + (f" ({hint})" if hint else "")
                 return
         if self.title_line >= 0:
             self._take(self.title_line, "title")

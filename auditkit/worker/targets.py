@@ -38,6 +38,7 @@ def load_modules(request: Dict[str, Any]) -> None:
     torch.set_num_threads(1)
 
     def load() -> None:
+        threads_before = _thread_count()
         for module in (each for each in ways if each not in _unloaded):
             try:
                 if loading.current() not in ways[module]:
@@ -52,12 +53,19 @@ def load_modules(request: Dict[str, Any]) -> None:
         for call in (each for each in calls if _module_of(each) not in _unloaded):
             with contextlib.suppress(*([LoadError] if len(calls) > 1 else [])):
                 _bind(call, request)
-        if torch.cuda.is_initialized() or threading.active_count() > 1:
+        if torch.cuda.is_initialized() or _thread_count() > threads_before:
             reason = ladder.APART if len(ways) == 1 else "import_error"  # The host loads several modules again, alone.
             raise LoadError(reason, "importing the target initialises CUDA or starts threads", is_final=True)
 
     usual = [rung for rung in loading.RUNGS if any(rung in its_ways for its_ways in ways.values())]
     ladder.climb(load, [module.rstrip(OF_BLOCKS) for module in ways], roots, usual, float(request["time_limit_s"]))
+
+
+def _thread_count() -> int:
+    """Return the number of threads of this process, native ones (of OpenMP) too where the system lists them."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir("/proc/self/task"))
+    return threading.active_count()
 
 
 def why_unloaded(call: str) -> Optional[LoadError]:

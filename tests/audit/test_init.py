@@ -71,7 +71,7 @@ def test_a_revision_is_written_down(checkout: Path, output: str | None) -> None:
     put(checkout, "stats.py", "")
     folder = checkout.parent
     if output is not None:
-        (folder / output).parent.mkdir()
+        put(folder, output, "")  # as --cage creates it
     run = audited(init(f"{checkout}@v1", output=folder / output if output else None).path)
     assert run.environment.checkout == f"{checkout}@v1"
     assert sorted(asked(run)) == CALLS

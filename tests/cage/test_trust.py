@@ -110,6 +110,8 @@ def test_a_caged_run_says_so_writes_its_outputs_and_no_cache(place: Path) -> Non
     assert said["plain"][:3] == ("none", True, False)
     assert said["caged"][:3] == (sandbox.engine()[1], False, True)
     assert said["caged"][3] == said["plain"][3]
+    refused = probe(place, "--probe", "none", "--sarif", "a.sarif", before=("--cage",))
+    assert (refused.returncode, (place / "a.sarif").exists()) == (2, False)
 
 
 def test_the_first_run_in_a_folder_says_once_that_its_code_runs(place: Path) -> None:

@@ -175,6 +175,11 @@ def test_it_is_refused_before_anything_is_measured(
         assert sentence in ended.stderr
 
 
+def test_a_target_that_neither_this_folder_nor_the_specimen_has(untouched: Path) -> None:
+    ended = run_in(untouched / "empty", "audit --target stats:norm")
+    assert (ended.code, "auditkit audit CHECKOUT --target stats:norm" in ended.stderr) == (BAD_INPUT, True)
+
+
 # Command line, exit code, reason in the document, and what stderr must say. The run itself says why.
 UNMEASURED = {
     "target's import fails": (

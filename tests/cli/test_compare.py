@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 from auditkit.model.schemas import schema
-from tests.application import app
 from tests.compared_history import make_history
 from tests.compared_results import TARGET, comparison
 from tests.filing_helpers import put
@@ -18,12 +16,6 @@ from tests.test_schema import document_of
 from tests.verify_helpers import state_of
 
 UNTESTED = "public_function_untested"
-
-
-def test_bad_input_is_one_clear_line() -> None:
-    ended = CliRunner().invoke(app, ["compare", ".", "v1", "v2", "--device", "tpu"])
-    assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("error: no such device: 'tpu'"), ended.stderr
 
 
 def test_the_document_of_a_comparison_is_valid() -> None:

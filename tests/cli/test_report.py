@@ -80,7 +80,6 @@ def test_wrong_usage_is_one_line(
     words: tuple[object, ...], message: str, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(saved.parent)
-    put(saved.parent, "no.json", "")
     put(saved.parent, "part.json", '{"schema_version": 1}')
     done = run(*words)
     assert (done.exit_code, done.stdout) == (2, "")

@@ -181,7 +181,6 @@ def test_a_defect_is_named_with_its_line_and_what_is_correct(change: tuple[str, 
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (TEXT.encode("utf-16"), "1: the file has a NUL byte: it is binary"),
         (b"\xef\xbb\xbf" + TEXT.encode(), "1: the first line is "),
         (TEXT.replace("\n", "\r\n").encode(), "1: the line ends in CRLF"),
         (TEXT.encode() + b"\0", "the file has a NUL byte: it is binary"),

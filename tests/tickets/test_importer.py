@@ -272,7 +272,7 @@ def test_no_line_is_lost(tmp_path_factory: pytest.TempPathFactory, pieces: list[
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (head(status="opne").encode(), "status is 'opne'"),
+        (head(status="opne").encode(), "status is 'opne' (did you mean open?)"),
         (head(severity="high").encode(), "severity is 'high'"),
         (head(id="PT-7").encode(), "the row Ticket ID has no id such as B7-PT-01"),
         (head().encode().replace(b"loader", b"\xff\xfe", 1), "the byte 0xff is not UTF-8"),

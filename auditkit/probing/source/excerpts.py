@@ -13,6 +13,7 @@ from auditkit.probing.source.statements import first_line, last_line, nodes_arou
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
+_LONGEST_OPENING = 20
 _LONGEST_LINE = 240
 
 
@@ -36,9 +37,19 @@ def cut_excerpt(root: Path, location: Location) -> CodeExcerpt | None:
 
 
 def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
-    """Return the lines to show: the whole statement of `line`, with its loop and nearby lines, in its function."""
+    """Return the lines to show: the whole statement of `line`, with its loop and nearby lines, in its function.
+
+    For a definition, return the lines after its docstring, or all of it if it is short.
+    """
     nodes = nodes_around(tree, line)
     functions = [node for node in nodes if isinstance(node, FunctionNode)]
+    if functions and line < functions[-1].body[0].lineno:
+        function = functions[-1]
+        first, last = first_line(function), last_line(function)
+        if last - first >= _LONGEST_OPENING:
+            body = function.body[ast.get_docstring(function) is not None :] or function.body
+            first, last = body[0].lineno, min(last, body[0].lineno + _LONGEST_OPENING - 1)
+        return _trimmed(function, line, first, last)
     first, last = max(1, line - _LINES_BEFORE), min(line + _LINES_AFTER, line_count)
     inner = nodes[nodes.index(functions[-1]) + 1 :] if functions else nodes
     whole = [

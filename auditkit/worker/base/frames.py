@@ -1,7 +1,9 @@
 """Which line of the checkout is running: the innermost frame whose file is under the source roots."""
 
 import functools
+import linecache
 import os
+import re
 import sys
 import traceback
 from types import FrameType, TracebackType
@@ -15,6 +17,8 @@ _MACHINERY = (
     "torch/_dynamo/", "torch/_compile.py", "torch/_ops.py", "torch/_tensor.py", "torch/overrides.py",
     "torch/utils/_python_dispatch.py", "torch/utils/_contextlib.py", "torch/_prims_common/", "torch/autograd/",
 )  # fmt: skip
+_TO_A_DEVICE = re.compile(r"\.to\([^()]*\(|\.copy_\(")
+_HOST = re.compile(r"(?<![a-z])(cpu|host|pinned|pin_memory|offload\w*|numpy|tolist)(?![a-z])", re.IGNORECASE)
 
 
 class Site(NamedTuple):
@@ -44,6 +48,18 @@ class SourceRoots:
         if filename not in self._relative:
             self._relative[filename] = self._find(filename)
         return self._relative[filename]
+
+    def means_host(self, site: Optional[Site]) -> bool:
+        """Return whether a copy to the host at a line is meant.
+
+        A copy into a buffer, or to a device that a call returns, goes to the host only because there is no device,
+        unless the function mentions the host before that line.
+        """
+        lines = linecache.getlines(os.path.join(self.root, site.file))[: site.line] if site is not None else []
+        if not lines or not _TO_A_DEVICE.search(lines[-1]):
+            return True
+        start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].lstrip().startswith("def ")), 0)
+        return _HOST.search("".join(lines[start:])) is not None
 
     def _find(self, filename: str) -> Optional[str]:
         if filename.startswith("<"):

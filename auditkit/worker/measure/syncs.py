@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
 from ..simulated.device import simulated_cuda
-from ..simulated.operators import computes
+from ..simulated.operators import COPY_TO_HOST, computes
 from ..simulated.tensor import EachFunction, EachOperator, Observer
 from ..simulated.waits import waits
 from .selfcheck import expect, toy
@@ -59,8 +59,10 @@ def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> I
         return
     if device == "simulated":
 
-        def waited(_: str) -> None:
-            sites.append(roots.innermost(sys._getframe(1)))
+        def waited(kind: str) -> None:
+            site = roots.innermost(sys._getframe(1))
+            if kind != COPY_TO_HOST or roots.means_host(site):
+                sites.append(site)
 
         with simulated_cuda(Observer(on_sync=waited)):
             yield found

@@ -37,6 +37,7 @@ _NO_KERNEL = frozenset(
         "sym_numel.default", "sym_stride.int", "is_pinned.default", "record_stream.default",
     )
 )  # fmt: skip
+COPY_TO_HOST = "copy to the host"
 _INDEXES = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 _COPIES = ("copy_", "_to_copy")
 # They check devices without torch's exception for host scalars.
@@ -111,7 +112,7 @@ def report_copy(
     """Report a copy to another device; the host waits for a blocking one unless both devices are CUDA devices."""
     crosses_the_bus = is_simulated(target) != is_simulated(source)
     if crosses_the_bus and not non_blocking:
-        State.observer.on_sync("copy")
+        State.observer.on_sync("copy" if is_simulated(target) else COPY_TO_HOST)
     direction = BETWEEN_DEVICES if not crosses_the_bus else TO_DEVICE if is_simulated(target) else TO_HOST
     State.observer.on_transfer(direction, byte_count(source) if copied_bytes is None else copied_bytes, target)
 

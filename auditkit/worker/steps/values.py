@@ -107,6 +107,10 @@ class Loader:
     def __len__(self) -> int:
         return len(self.items)
 
+    def __getitem__(self, index: Any) -> Any:
+        self.drawn = max(1, self.drawn)
+        return self.items[index]
+
     def __iter__(self) -> Iterator[Any]:
         self.passes += 1
         if self.passes > MOST_PASSES:

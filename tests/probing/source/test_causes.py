@@ -10,6 +10,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.source.excerpts import cut_excerpt
 from auditkit.probing.source.likeness.causes import with_causes
 from auditkit.probing.source.statements import unit_of
 
@@ -79,7 +80,6 @@ def line_of(text: str) -> int:
         (").sum(),", "torch.isnan(", ").sum(),"),
         ("[y.item()", "[y.item()", "[y.item()"),
         ('"nan": counts.item()', '"nan": counts.item()', '"nan": counts.item()'),
-        ("with open", "with open", "with open"),
         ("nan=counts.tolist()", "nan=counts.tolist()", "nan=counts.tolist()"),
     ],
 )
@@ -93,6 +93,13 @@ def test_the_statement_of_a_line(tmp_path: Path, at: str, first: str, last: str 
     assert unit.statement.first == line_of(first)
     if last is not None:
         assert unit.statement.last == line_of(last)
+
+
+def test_at_a_definition_the_code_of_a_finding_is_what_follows_the_signature(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(CODE, encoding="utf-8")
+    excerpt = cut_excerpt(tmp_path, Location("m.py", line_of("@torch")))
+    assert excerpt is not None
+    assert (excerpt.first_line, excerpt.last_line) == (line_of("if ("), line_of("counts = 0"))
 
 
 @pytest.mark.parametrize(

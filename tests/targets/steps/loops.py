@@ -312,7 +312,7 @@ def clip_by_value(model, optimizer, loader, clip_value):
 
 def clip_the_head(model, optimizer, loader, max_norm):
     """Other parameters than those that are trained."""
-    for x, y in loader:
+    for x, y in (loader[index] for index in range(len(loader))):
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         nn.utils.clip_grad_norm_(model.linear.parameters(), max_norm)

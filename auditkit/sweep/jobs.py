@@ -87,11 +87,11 @@ def line_of(job: Job) -> str:
 def read_plan(path: Path) -> list[Job]:
     """Return the jobs of a plan. Raises BadInputError with file and line for an invalid one."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}", _HINT) from None
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BadInputError(f"{path}: {error.strerror}", _HINT) from None
     jobs: dict[str, Job] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -154,11 +154,9 @@ class ResultsFolder:
         Raises BadInputError if it holds something else, StoreConflictError if a sweep runs in it or it cannot be
         written.
         """
-        if self.path.exists() and not (self.path / _PLAN).is_file():
-            if not self.path.is_dir():
-                raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
-            if any(entry.name != LOCK_FOLDER for entry in self.path.iterdir()):
-                raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
+        is_empty = self.path.is_dir() and all(entry.name == LOCK_FOLDER for entry in self.path.iterdir())
+        if self.path.exists() and not is_empty and not (self.path / _PLAN).is_file():
+            raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
         with locked(self.path, timeout_s=0.0):
             for name in (_ANSWERED, _FAILED, "logs"):
                 (self.path / name).mkdir(exist_ok=True)
@@ -182,12 +180,6 @@ class ResultsFolder:
     def is_done(self, key: str) -> bool:
         """Whether a job has a result."""
         return self.answer_path(key).exists() or self.failure_path(key).exists()
-
-    def done(self) -> tuple[set[str], set[str]]:
-        """Return the keys of all jobs with a run, and of those that failed."""
-        answered, failed = ({path.stem for path in (self.path / name).glob("[!.]*.json")}
-                            for name in (_ANSWERED, _FAILED))  # fmt: skip
-        return answered, failed - answered
 
     def put(self, result: Result) -> None:
         """Write a result, unless the job has a run: the first one stays. Raises StoreConflictError if it cannot."""

@@ -17,15 +17,13 @@ from auditkit.cache_folder import private_folder
 from auditkit.errors import BadInputError
 from auditkit.git_process import fetch_with_git
 from auditkit.model.enums import DeviceChoice
-from auditkit.model.text import shortened
 from auditkit.probing.checkout import git
 from auditkit.sweep.jobs import EnvironmentSpec
 from auditkit.tickets.store import locked
 
-_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:)\S+")
+URL = re.compile(r"((?:[a-z][a-z0-9+.-]*://[^/\s]*|[\w.-]+@[\w.-]+:)\S+?)(?:@([^@\s]+))?")
+"""`https://host/owner/name`, `git@host:owner/name`, either with `@REVISION`."""
 _MADE_WITHIN_S = 3600.0
-LONGEST_REASON = 400
-"""Characters of a reason, which is a cell of a table."""
 _READY = "auditkit-ready"
 _BESIDE_TORCH = "numpy"
 """torch's own wheels do not install it."""
@@ -43,8 +41,8 @@ def cache_folder() -> Path:
 
 
 def is_url(repository: str) -> bool:
-    """Whether git has to fetch it: `https://host/owner/name`, `git@host:owner/name`."""
-    return _URL.fullmatch(repository) is not None
+    """Whether git has to fetch it."""
+    return URL.fullmatch(repository) is not None
 
 
 def short_name(repository: str) -> str:
@@ -100,23 +98,16 @@ def _mirror(url: str, revision: str, cache: Path) -> Path:
     place = cache / "repositories" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     with locked(cache / "locks" / name, _MADE_WITHIN_S):
-        if not (place / "HEAD").is_file():
-            half = place.with_suffix(f".{os.getpid()}.half")
-            try:
-                _fetched("clone", url, place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
-                half.rename(place)
-            finally:
-                shutil.rmtree(half, ignore_errors=True)
-        elif not _has(place, revision):
-            fetch_with_git(place, "fetch", "--quiet", "--prune", "origin")
-        if not _has(place, revision):
-            # A commit that no branch holds any more: the server may still send it by its name.
-            fetch_with_git(place, "fetch", "--quiet", "origin", revision)
+        if not place.is_dir():
+            half = place.with_suffix(".half")
+            shutil.rmtree(half, ignore_errors=True)
+            _fetched("clone", url, place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
+            half.rename(place)
+        # A commit that no branch holds any more: the server may still send it by its name.
+        for wanted in (("--prune", "origin"), ("origin", revision)):
+            if git.run_git(place, "cat-file", "-e", f"{revision}^{{commit}}").returncode != 0:
+                fetch_with_git(place, "fetch", "--quiet", *wanted)
     return place
-
-
-def _has(repository: Path, revision: str) -> bool:
-    return git.run_git(repository, "cat-file", "-e", f"{revision}^{{commit}}").returncode == 0
 
 
 def _fetched(verb: str, url: str, folder: Path, *arguments: str) -> str:
@@ -181,4 +172,4 @@ def _run(command: Sequence[str], what: str) -> None:
         # The number of its attempts and their seconds differ each time.
         words = " ".join(line for line in lines if line and not re.match("hint:|warning|.*Request failed after", line))
         why = re.sub(r"\b(error|cause): ", "", words) or "the installer gave no reason"
-        raise BadInputError(f"{what}: {shortened(why, LONGEST_REASON)}")
+        raise BadInputError(f"{what}: {why}")

@@ -38,9 +38,11 @@ _LOOK_S = 0.2
 class RayCluster:
     """A Ray cluster: each job is a task with its processor core, memory and GPUs, which Ray never retries.
 
-    Options: `address`, `HOST:PORT` of the head node; without it RAY_ADDRESS, or the cluster of this machine. Raises
+    `address` is `HOST:PORT` of the head node; without it RAY_ADDRESS, or the cluster of this machine. Raises
     BadInputError if Ray is not installed, or if no cluster responds.
     """
+
+    OPTIONS = ("address",)
 
     def __init__(self, folder: Path, jobs: int | None, options: Mapping[str, str]) -> None:
         if importlib.util.find_spec("ray") is None:

@@ -9,7 +9,6 @@ import math
 import os
 import pickle
 import re
-import shutil
 import subprocess
 import time
 from collections import defaultdict
@@ -51,18 +50,17 @@ _UNREACHABLE = re.compile(r"Unable to contact|Connection refused|Socket timed ou
 class SlurmQueue:
     """A Slurm cluster's queue: each job has its core, memory, GPUs and time limit, and is never requeued.
 
-    Options: `partition`, `account`, `qos`, `constraint`, `exclude`, and `poll_s`, the seconds between two looks at the
-    queue. auditkit takes over jobs that an earlier sweep of the same folder left. Raises BadInputError if submitit
-    or Slurm is not installed, or if the controller does not respond.
+    `poll_s` is the seconds between two looks at the queue; the other options are sbatch's. auditkit takes over jobs
+    that an earlier sweep of the same folder left. Raises BadInputError if submitit or Slurm is not installed, or if
+    the controller does not respond.
     """
+
+    OPTIONS = ("partition", "account", "qos", "constraint", "exclude", "poll_s")
 
     def __init__(self, folder: Path, jobs: int | None, options: Mapping[str, str]) -> None:
         if importlib.util.find_spec("submitit") is None:
             hint = "in a clone of auditkit: pip install '.[slurm]', here and on every node"
             raise BadInputError("submitit is not installed here", hint)
-        missing = next((name for name in ("sbatch", "squeue", "scancel") if shutil.which(name) is None), None)
-        if missing is not None:
-            raise BadInputError(f"this machine has no {missing}", "start the sweep on a login node of the cluster")
         self._options = dict(options)
         poll_s = self._options.pop("poll_s", str(_POLL_S))
         if not re.fullmatch(r"\d+(\.\d+)?", poll_s):
@@ -234,5 +232,6 @@ def _call(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         words = str(error)
     if words:
-        raise BadInputError(f"{command[0]}: {inert_line(words)[:300]}", "`sinfo` shows whether Slurm responds here")
+        hint = "start the sweep on a login node, where `sinfo` shows that Slurm responds"
+        raise BadInputError(f"{command[0]}: {inert_line(words)[:300]}", hint)
     return done.stdout

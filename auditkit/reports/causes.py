@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,7 @@ from auditkit.model.runs.severity import Breaks, Occurs
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted, listed
 from auditkit.model.ticket import Ticket
-
-_LONGEST_ADVICE = 110
-_SENTENCE, _CLAUSE = (re.compile(rf"(.+?)[{ends}](?=\s|$)", re.DOTALL) for ends in (".", ".;:"))
+from auditkit.reports.findings import probe_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def causes_of(sources: Sources) -> list[Cause]:
     """The findings of a run by their cause: what breaks most for most comes first."""
     run = sources.run
     found = [
-        Finding(sources.probes.get(one.probe) or _unknown(one), one, run.environment_of(one), run.id)
+        Finding(probe_of(one, sources.probes), one, run.environment_of(one), run.id)
         for one in run.results
         if one.outcome is Outcome.REPRODUCED and one.severity is not None  # one with a ticket in the baseline has none
     ]
@@ -94,17 +91,6 @@ def _rank(finding: Finding) -> tuple[str, int, int, str, str]:
     occurs = list(Occurs).index(one.occurs) if one.occurs else len(Occurs)
     place = f"{one.location.file}:{one.location.line:06}" if one.location else ""
     return finding.severity.value, breaks, occurs, place, one.probe
-
-
-def _unknown(result: ProbeResult) -> ProbeInfo:
-    """A probe whose definition is not here: it keeps its id and its severity."""
-    return ProbeInfo(
-        id=result.probe,
-        version=result.probe_version,
-        title=f"{result.probe} (this probe's definition is not known here)",
-        severity=result.severity or Severity.P4,
-        scope="source" if result.is_of_source else "target",
-    )
 
 
 def _ticket_of(group: Sequence[Finding], tickets: Sequence[Ticket]) -> tuple[str, str]:
@@ -170,8 +156,5 @@ def without_result(results: Iterable[ProbeResult]) -> dict[tuple[str, str], list
 
 
 def in_short(advice: str) -> str:
-    """The first sentence, or its first clause where it is long, without the full stop."""
-    found = _SENTENCE.match(advice)
-    if found is None or len(found[1]) > _LONGEST_ADVICE:
-        found = _CLAUSE.match(advice)
-    return found[1] if found else advice
+    """The first sentence, without the full stop."""
+    return advice.partition(". ")[0].removesuffix(".")

@@ -12,8 +12,6 @@ from auditkit.model.revisions.comparison import (
     AnswerContrast,
     Change,
     Contrast,
-    MatchState,
-    TargetComparison,
     Trend,
     relative_difference,
 )
@@ -21,8 +19,9 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted, listed
 from auditkit.model.units import format_value
-from auditkit.reports.page import Block, Page, Section, bold, items, paragraph, table, text
+from auditkit.reports.page import Block, Page, Section, bold, first, items, paragraph, table, text
 from auditkit.reports.review import BEFORE, Review, State
+from auditkit.reports.run_page import checkout_in_words, machine_in_words
 from auditkit.tickets.markdown import code
 
 _MOST_ANSWERS, _MOST_NAMED, _LONGEST_CASE = 6, 12, 40
@@ -87,12 +86,9 @@ def _summary(review: Review) -> Iterator[str]:
 
 def _facts(review: Review) -> Iterator[tuple[str, str]]:
     comparison = review.comparison
-    for name, side in (("Base", comparison.base), ("Head", comparison.head)):
-        dirty = ", with uncommitted changes" if side.dirty else ""
-        yield f"{name}:", f"{code(side.checkout)} at {code(side.revision[:12] or 'no revision')}{dirty}"
-    head = comparison.head
-    machine = f"torch {head.torch}, Python {head.python}, {head.device_name}" if head.torch else "the source was read"
-    yield "Measured with:", text(machine)
+    yield "Base:", checkout_in_words(comparison.base)
+    yield "Head:", checkout_in_words(comparison.head)
+    yield "Measured with:", machine_in_words(comparison.head)
 
 
 def _word(one: Contrast) -> str:
@@ -158,16 +154,17 @@ def _case(case: Mapping[str, object], *left_out: str) -> str:
 def _results(review: Review) -> Iterator[str]:
     """What each function returns for the same gradients at both revisions, and what callers see of the change."""
     for target in review.comparison.targets:
-        match = target.match
-        yield f"{code(match.name)}: {text('; '.join([match.describe(), *_interface(target)]))}"
+        match, before, after = target.match, target.match.base_text, target.match.head_text
+        became = match.describe()
+        if before is not None and after is not None and before.signature != after.signature:
+            became += f"; signature changed: {before.signature} is now {after.signature}"
+        yield f"{code(match.name)}: {text(became)}"
         if target.answers:
             apart = [one for one in target.answers if not one.agrees]
             agreeing = [relative_difference(one.base, one.head) for one in target.answers if one.agrees]
             yield (f"{len(agreeing)} of {len(target.answers)} numbers agree (at most {max(agreeing, default=0.0):.2g} "
                    f"apart){':' if apart else ''}")  # fmt: skip
-            yield from map(_answer_line, apart[:_MOST_ANSWERS])
-            if len(apart) > _MOST_ANSWERS:
-                yield f"and {len(apart) - _MOST_ANSWERS} more"
+            yield from first([_answer_line(one) for one in apart], _MOST_ANSWERS, "and {} more")
 
 
 def _answer_line(one: AnswerContrast) -> str:
@@ -178,22 +175,10 @@ def _answer_line(one: AnswerContrast) -> str:
     return text(f"{one.field or 'the result'}: {_value(one.base)} -> {_value(one.head)} ({case})")
 
 
-def _interface(target: TargetComparison) -> Iterator[str]:
-    """How the name and the signature changed."""
-    before, after = target.match.base_text, target.match.head_text
-    if before is not None and after is not None and before.signature != after.signature:
-        yield f"signature changed: {before.signature} is now {after.signature}"
-    if target.match.state in (MatchState.MOVED, MatchState.RENAMED):
-        yield f"{target.match.base} is now {target.match.head}"
-
-
 def _change(review: Review) -> Iterator[str]:
     """Commits and files of the change, and the notes of both runs."""
     changes = review.comparison.changes
     commits = [f"{code(one.hash[:12])} {text(f'{one.subject} ({one.author}, {one.date})')}" for one in changes.commits]
     files = [f"{code(one.name)} ({text(one.describe())})" for one in changes.files]
-    for rows, kind in ((commits, "commits"), (files, "files")):
-        yield from rows[:_MOST_NAMED]
-        if len(rows) > _MOST_NAMED:
-            yield f"{len(rows) - _MOST_NAMED} more {kind}"
+    yield from (*first(commits, _MOST_NAMED, "{} more commits"), *first(files, _MOST_NAMED, "{} more files"))
     yield from map(text, review.comparison.notes)

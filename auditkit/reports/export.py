@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from auditkit import __version__
 from auditkit.errors import BadInputError
 from auditkit.files import ensure_writable, write_file
 from auditkit.model.enums import Outcome
@@ -26,7 +25,7 @@ from auditkit.reports.sarif import run_sarif
 
 _Probes = Mapping[str, ProbeInfo]
 _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
-    "sarif": lambda run, probes, prefix: json_text(run_sarif(run, probes, __version__, prefix)),
+    "sarif": lambda run, probes, prefix: json_text(run_sarif(run, probes, prefix)),
     "junit": lambda run, _, prefix: run_junit(run, prefix),
     "gitlab": lambda run, probes, prefix: json_text(run_gitlab(run, probes, prefix)),
     "csv": lambda run, _, prefix: run_csv(run, prefix),

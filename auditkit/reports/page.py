@@ -83,21 +83,30 @@ def bold(words: str) -> str:
 # Blocks.
 
 
-def paragraph(words: str) -> str:
-    """Markdown as lines of prose."""
-    return _wrapped(words, "")
+def paragraph(words: str, bullet: str = "") -> str:
+    """Markdown as lines of prose, none of which opens a block that it does not mean to open."""
+    lines = textwrap.wrap(words, _WRAP, break_long_words=False, break_on_hyphens=False) or [""]
+    indent = " " * len(bullet)
+    return "\n".join(
+        (indent if number else bullet) + (markdown.opens_nothing(line) if number or not line.startswith("**") else line)
+        for number, line in enumerate(lines)
+    )
 
 
 def items(rows: Iterable[str]) -> str:
     """A list with bullets."""
-    return "\n".join(_wrapped(row, "- ") for row in rows)
+    return "\n".join(paragraph(row, "- ") for row in rows)
+
+
+def first(rows: Sequence[str], most: int, more: str) -> list[str]:
+    """The first rows, and as the last one how many `more` there are."""
+    return [*rows[:most], *([more.format(len(rows) - most)] if len(rows) > most else [])]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], code: Collection[int] = ()) -> str:
     """A table of plain texts, its longest cells shortened until a row fits; the columns `code` are code spans."""
-    made = [_row(each, code) for each in rows]
-    if len(made) > _MOST_ROWS:  # GitHub drops a summary of more than 1 MiB without a word
-        made[_MOST_ROWS:] = [f"| {len(made) - _MOST_ROWS} more rows are in the JSON |"]
+    # GitHub drops a summary of more than 1 MiB without a word.
+    made = first([_row(each, code) for each in rows], _MOST_ROWS, "| {} more rows are in the JSON |")
     return "\n".join([_row(head, ()), "|---" * len(head) + "|", *made])
 
 
@@ -124,20 +133,8 @@ def listing(first: int, lines: Iterable[str], marked: int = 0, last: int = 0) ->
 
 def diff(difference: str) -> str:
     """The first lines of a unified diff."""
-    lines = difference.splitlines()
-    more = [f"... {len(lines) - _MOST_DIFF} more lines"] if len(lines) > _MOST_DIFF else []
-    return markdown.fence("\n".join(map(_cut, [*lines[:_MOST_DIFF], *more])), "diff")
+    return markdown.fence("\n".join(map(_cut, first(difference.splitlines(), _MOST_DIFF, "... {} more lines"))), "diff")
 
 
 def _cut(line: str) -> str:
     return shortened(inert(line).replace("\n", "\\n"), _WIDEST - 3)
-
-
-def _wrapped(words: str, bullet: str) -> str:
-    """Prose in lines, none of which opens a block that it does not mean to open."""
-    lines = textwrap.wrap(words, _WRAP, break_long_words=False, break_on_hyphens=False) or [""]
-    indent = " " * len(bullet)
-    return "\n".join(
-        (indent if number else bullet) + (markdown.opens_nothing(line) if number or not line.startswith("**") else line)
-        for number, line in enumerate(lines)
-    )

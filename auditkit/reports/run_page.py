@@ -8,14 +8,15 @@ from pathlib import PurePath
 
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.candidates import by_reason, not_checked
-from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.fix import Fix
+from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted, listed
 from auditkit.model.units import format_value
 from auditkit.reports.causes import Cause, Sources, causes_of, counts, in_short, without_result
 from auditkit.reports.findings import Row, rows_of
 from auditkit.reports.html.pictures import pictures_of
-from auditkit.reports.page import Block, Page, Section, bold, diff, items, listing, paragraph, table, text
+from auditkit.reports.page import Block, Page, Section, bold, diff, first, items, listing, paragraph, table, text
 from auditkit.tickets.deciding import case_text, evidence_words
 from auditkit.tickets.markdown import code
 
@@ -84,10 +85,14 @@ def _summary(run: Run, causes: Sequence[Cause], grave: Sequence[Cause]) -> Itera
     yield f"{'; '.join(gaps)}." if gaps else "Every check returned a result."
     yield _evidence(run)
     if grave:
-        first = next((fix for fix in run.fixes if {one.fingerprint for one in grave[0].results} & {*fix.mends}), None)
-        advice = "; ".join(first.changes) if first else in_short(grave[0].worst.probe.remediation)
+        fix = _fix_of(run, grave[0])
+        advice = "; ".join(fix.changes) if fix else in_short(grave[0].worst.probe.remediation)
         if advice:
-            yield f"Do this first{' (this fix was run)' if first else ''}: {advice.rstrip('.')}."
+            yield f"Do this first{' (this fix was run)' if fix else ''}: {advice.rstrip('.')}."
+
+
+def _fix_of(run: Run, cause: Cause) -> Fix | None:
+    return next((fix for fix in run.fixes if {one.fingerprint for one in cause.results} & {*fix.mends}), None)
 
 
 def _evidence(run: Run) -> str:
@@ -107,15 +112,24 @@ def _evidence(run: Run) -> str:
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
     environment = run.environment
-    dirty = ", with uncommitted changes" if environment.dirty else ""
-    revision = f" at {code(environment.revision[:12])}" if environment.revision else ""
-    yield "Checkout:", f"{code(environment.checkout)}{revision}{dirty}"
+    yield "Checkout:", checkout_in_words(environment)
     for label, each in [(arm.label, arm.run.environment) for arm in run.matrix] or [("Ran on", environment)]:
-        name = f" ({each.device_name})" if each.device_name else ""
-        ran = f"torch {each.torch}, Python {each.python}, {each.device}{name}"
-        yield f"{label}:", text(ran if each.torch else "no interpreter: the source was read")
+        yield f"{label}:", machine_in_words(each)
     auditkit = f", auditkit {environment.auditkit}" if environment.auditkit else ""
     yield "Run:", f"{code(run.id)}{text(f'{auditkit}, {environment.sandbox_in_words}')}"
+
+
+def checkout_in_words(environment: Environment) -> str:
+    """Which code it was, as Markdown."""
+    revision = f" at {code(environment.revision[:12])}" if environment.revision else ""
+    return f"{code(environment.checkout)}{revision}{', with uncommitted changes' if environment.dirty else ''}"
+
+
+def machine_in_words(environment: Environment) -> str:
+    """What ran it, as Markdown."""
+    name = f" ({environment.device_name})" if environment.device_name else ""
+    ran = f"torch {environment.torch}, Python {environment.python}, {environment.device}{name}"
+    return text(ran if environment.torch else "no interpreter: the source was read")
 
 
 def _card(sources: Sources, cause: Cause, standings: Mapping[str, Row], is_folded: bool = False) -> Section:
@@ -135,12 +149,10 @@ def _card(sources: Sources, cause: Cause, standings: Mapping[str, Row], is_folde
 
 
 def _finding_blocks(run: Run, cause: Cause) -> Iterator[Block]:
-    results, probe = cause.results, cause.worst.probe
-    prints = {one.fingerprint for one in results}
-    fix = next((fix for fix in run.fixes if prints & {*fix.mends}), None)
+    results, probe, fix = cause.results, cause.worst.probe, _fix_of(run, cause)
     yield items(_said(results))
-    first = {each.probe: each for each in reversed(results)}.values()
-    for one in first:
+    of_probes = {each.probe: each for each in reversed(results)}.values()
+    for one in of_probes:
         yield from pictures_of(one)
     if fix is not None and fix.difference:
         gone = counted(len(fix.mends), "finding does", "findings do")
@@ -152,12 +164,12 @@ def _finding_blocks(run: Run, cause: Cause) -> Iterator[Block]:
     else:
         yield from _code(results)
         if probe.remediation:
-            no_fix = next((run.no_fix[each] for each in prints if each in run.no_fix), "")
+            no_fix = next((run.no_fix[one.fingerprint] for one in results if one.fingerprint in run.no_fix), "")
             tried = f" No fix was run: {no_fix.rstrip('.')}." if no_fix else ""
             yield paragraph(f"{bold('Advice:')} {text(f'{probe.remediation}{tried}')}")
     if probe.motivation:
         yield Section("Why it matters", (paragraph(text(probe.motivation)),), is_folded=True)
-    yield Section("Numbers", tuple(block for one in first for block in _numbers(one)), is_folded=True)
+    yield Section("Numbers", tuple(block for one in of_probes for block in _numbers(one)), is_folded=True)
 
 
 def _said(results: Sequence[ProbeResult]) -> Iterator[str]:
@@ -179,18 +191,15 @@ def _code(results: Sequence[ProbeResult]) -> Iterator[str]:
     if not quoted:
         return
     one = max(quoted, key=lambda each: each.statement is not None)
-    excerpt, statement, place = one.excerpt, one.statement, one.location
+    excerpt, statement = one.excerpt, one.statement
     assert excerpt is not None
-    first = last = place.line if place else 0
     if statement is not None and statement.file == excerpt.file:
         first, last = statement.first, statement.last
-    start = max(0, min(first - excerpt.first_line - _CODE_BEFORE, len(excerpt.lines) - _MOST_CODE))
-    shown = excerpt.lines[start : start + _MOST_CODE]
-    # A line that only defines a function is where to look, and not what is wrong.
-    blamed = "".join(excerpt.lines[max(first - excerpt.first_line, 0) :][:1]).lstrip()
-    if statement is None and blamed.startswith(("def ", "async def ", "class ", "@")):
+    else:  # a line that only defines a function is where to look, and not what is wrong
         first = last = 0
-    yield listing(excerpt.first_line + start, shown, first, last)
+    line = first or (one.location.line if one.location else 0)
+    start = max(0, min(line - excerpt.first_line - _CODE_BEFORE, len(excerpt.lines) - _MOST_CODE))
+    yield listing(excerpt.first_line + start, excerpt.lines[start : start + _MOST_CODE], first, last)
 
 
 def _numbers(one: ProbeResult) -> Iterator[str]:
@@ -235,8 +244,7 @@ def _not_checked_section(run: Run) -> Iterator[Section]:
         functions = counted(number, "function")
         rows.append(f"{bold('left out')} {text(f'({functions}): {reason}')}")
     if rows:
-        more = [f"{len(rows) - _MOST_REASONS} more reasons are in the run's JSON"]
-        shown = [*rows[:_MOST_REASONS], *(more if len(rows) > _MOST_REASONS else [])]
+        shown = first(rows, _MOST_REASONS, "{} more reasons are in the run's JSON")
         yield Section("Not checked, which is not a pass", (items(shown),))
 
 
@@ -248,8 +256,7 @@ def _made(sources: Sources) -> Iterator[str]:
         yield paragraph(f"{counted(len(sound), 'probe')} reproduced nowhere: {code(', '.join(sound))}.")
     notes = list(dict.fromkeys((*run.notes, *sources.notes)))
     if notes:
-        more = [f"{len(notes) - _MOST_NOTES} more notes"] if len(notes) > _MOST_NOTES else []
-        yield items(map(text, (*notes[:_MOST_NOTES], *more)))
+        yield items(map(text, first(notes, _MOST_NOTES, "{} more notes")))
     yield "Every finding with its numbers is in the run's JSON (`auditkit audit --save FILE`)."
 
 

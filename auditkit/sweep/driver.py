@@ -64,9 +64,8 @@ class Sweep:
     def run(self) -> Event:
         """Run every job that has no result yet; return the last event.
 
-        Raises NoSandboxError if a job needs a sandbox and there is none, BadInputError for a folder of another
-        version, StoreConflictError if another sweep runs in the folder or the folder cannot be written: every file
-        there is complete, and the same call continues.
+        Raises NoSandboxError if a job needs a sandbox and there is none, StoreConflictError if another sweep runs in
+        the folder or the folder cannot be written: every file there is complete, and the same call continues.
         """
         self._results = ResultsFolder(self.folder)
         with self._results.held(self.jobs):
@@ -107,9 +106,7 @@ class Sweep:
             self._say("submitted", job.key)
 
     def _take(self, ended: Ended) -> None:
-        job = self._submitted.pop(ended.key, None)
-        if job is None:
-            return
+        job = self._submitted.pop(ended.key)
         # A file of another node may be visible a little later.
         deadline = time.monotonic() + (_SEEN_WITHIN_S if ended.exit_code == 0 else 0.0)
         while not self._results.is_done(job.key) and time.monotonic() < deadline:

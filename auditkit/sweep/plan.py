@@ -64,26 +64,20 @@ def read_plan_file(path: Path) -> Plan:
     plan = file.convert(Plan, "plan")
     if not plan.checkouts:
         raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
-    checkouts = [_placed(file, f"$.checkouts[{number}]", one, folder) for number, one in enumerate(plan.checkouts)]
-    interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
-    for number, one in enumerate(checkouts):
-        if one.name in (other.name for other in checkouts[:number]):
+    checkouts: dict[str, Checkout] = {}
+    for number, one in enumerate(plan.checkouts):
+        if bool(one.path) == bool(one.url):
+            hint = "path: ../trainer"
+            raise file.error(f"$.checkouts[{number}]", "a checkout has a path or a url, and not both", hint)
+        found = checkout_of(one.repository, folder)
+        name, config = one.name or found.name, _absolute(one.config, folder) if one.config else ""
+        if name in checkouts:
             hint = "give it a name: of its own; revisions: lists several of one checkout"
-            raise file.error(f"$.checkouts[{number}]", f"a second checkout is called {one.name}", hint)
-    return replace(plan, checkouts=tuple(checkouts), interpreters=interpreters)
-
-
-def _placed(file: YamlFile, place: str, one: Checkout, folder: Path) -> Checkout:
-    if bool(one.path) == bool(one.url):
-        raise file.error(place, "a checkout has a path or a url, and not both", "path: ../trainer")
-    found = checkout_of(one.repository, folder)
-    return replace(
-        found,
-        name=one.name or found.name,
-        revisions=one.revisions or found.revisions,
-        requirements=one.requirements,
-        config=_absolute(one.config, folder) if one.config else "",
-    )
+            raise file.error(f"$.checkouts[{number}]", f"a second checkout is called {name}", hint)
+        revisions = one.revisions or found.revisions
+        checkouts[name] = Checkout(found.path, found.url, name, revisions, one.requirements, config)
+    interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
+    return replace(plan, checkouts=tuple(checkouts.values()), interpreters=interpreters)
 
 
 def checkout_of(text: str, folder: Path = Path()) -> Checkout:

@@ -35,32 +35,21 @@ def comparison_page(review: Review, probes: Mapping[str, ProbeInfo]) -> Page:
     commits = comparison.changes.commits
     names = [comparison.base.revision[:12] or "base", comparison.head.revision[:12] or "head"]
     title = commits[0].subject if len(commits) == 1 else f"{names[0]} to {names[1]}"
-    required = (
-        f"{bold(one.state.value)} {text(f'{one.text}: {one.message}{_in_brackets(one.evidence)}')}"
-        for one in review.requirements
-    )
+    required = (f"{bold(one.state.value)} {text(f'{one.text}: {one.message}')}" for one in review.requirements)
     sections = (
-        Section("Requirements", _list(required)),
+        Section("Requirements", (items(required),)),
         Section("What changed", tuple(_changed(review, probes))),
-        Section("Numbers that changed", tuple(_numbers(review))),
-        Section("What the functions return", _list(_results(review))),
-        Section("The change", _list(_change(review))),
+        Section("Numbers that changed", (_numbers(review),)),
+        Section("What the functions return", (items(_results(review)),)),
+        Section("The change", (items(_change(review)),)),
     )
-    return Page(
-        f"{PurePath(comparison.checkout).name or comparison.checkout}: {title}",
-        tuple(_summary(review)),
-        tuple(_facts(review)),
-        [section for section in sections if section.blocks],
+    facts = (
+        ("Base:", checkout_in_words(comparison.base)),
+        ("Head:", checkout_in_words(comparison.head)),
+        ("Measured with:", machine_in_words(comparison.head)),
     )
-
-
-def _list(rows: Iterator[str]) -> tuple[str, ...]:
-    made = items(rows)
-    return (made,) if made else ()
-
-
-def _in_brackets(words: str) -> str:
-    return f" ({words})" if words else ""
+    name = PurePath(comparison.checkout).name or comparison.checkout
+    return Page(f"{name}: {title}", tuple(_summary(review)), facts, sections)
 
 
 def _summary(review: Review) -> Iterator[str]:
@@ -69,7 +58,7 @@ def _summary(review: Review) -> Iterator[str]:
     more = f" (and {len(review.reasons) - 2} more reasons)" if len(review.reasons) > 2 else ""
     yield f"{review.assessment.value.capitalize()}: {'; '.join(review.reasons[:2])}{more}."
     words = Counter(_word(one) for one in comparison.contrasts)
-    became = ", ".join(f"{words[word]} {word}" for word in ("new", "worse", "mixed", "fixed", "better") if words[word])
+    became = ", ".join(f"{words[word]} {word}" for word in _ORDER if words[word])
     others = f"; {comparison.untouched:,} others are not touched by the change" if comparison.untouched else ""
     yield f"{counted(len(comparison.targets), 'function')} and its source: {became or 'no finding changed'}{others}."
     if review.requirements:
@@ -82,13 +71,6 @@ def _summary(review: Review) -> Iterator[str]:
         agreeing = sum(one.agrees for one in answers)
         yield f"Of {len(answers)} numbers of both revisions for the same gradients, {agreeing} agree within rounding."
     yield f"The tests of the checkout: {review.tests}." if review.tests else "The tests of the checkout were not run."
-
-
-def _facts(review: Review) -> Iterator[tuple[str, str]]:
-    comparison = review.comparison
-    yield "Base:", checkout_in_words(comparison.base)
-    yield "Head:", checkout_in_words(comparison.head)
-    yield "Measured with:", machine_in_words(comparison.head)
 
 
 def _word(one: Contrast) -> str:
@@ -129,17 +111,17 @@ def _card(one: Contrast, word: str, probe: ProbeInfo | None) -> Section:
     return Section(title, blocks, one.severity or "P4")
 
 
-def _numbers(review: Review) -> Iterator[str]:
+def _numbers(review: Review) -> str:
     """The figures that got better or worse, of findings first."""
     rows = []
     for one in sorted(review.comparison.contrasts, key=lambda one: str(one.severity or "P9")):
         for each in one.figures:
             sides = [_value(value, each.unit) for value in (each.base, each.head)]
             if each.trend not in (Trend.SAME, Trend.MOVED) and ABSENT not in (each.base, each.head):
-                name = f"{each.name}{_in_brackets(_case(each.case, 'device'))}"
+                case = _case(each.case, "device")
+                name = f"{each.name} ({case})" if case else each.name
                 rows.append((short_target(one.target), name, *sides, each.trend.value, each.evidence.value))
-    if rows:
-        yield table(("Function", "Figure", "Before", "After", "Change", "Evidence"), rows)
+    return table(("Function", "Figure", "Before", "After", "Change", "Evidence"), rows)
 
 
 def _value(value: object, unit: str = "") -> str:

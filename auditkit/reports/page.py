@@ -21,7 +21,10 @@ _LIVE = re.compile(r"(?:https?://|www\.|@(?=\w))[^\s`]+|!?\[[^\]\n]*\]\([^\s`]*"
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks below a plain title; a finding has a severity. HTML shows a folded one closed, Markdown leaves it out."""
+    """Blocks below a plain title, left out without any; a finding has a severity.
+
+    HTML shows a folded section closed, Markdown leaves it out.
+    """
 
     title: str
     blocks: Sequence[Block]
@@ -104,10 +107,13 @@ def first(rows: Sequence[str], most: int, more: str) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], code: Collection[int] = ()) -> str:
-    """A table of plain texts, its longest cells shortened until a row fits; the columns `code` are code spans."""
+    """A table of plain texts, its longest cells shortened until a row fits; the columns `code` are code spans.
+
+    Without rows it is "".
+    """
     # GitHub drops a summary of more than 1 MiB without a word.
     made = first([_row(each, code) for each in rows], _MOST_ROWS, "| {} more rows are in the JSON |")
-    return "\n".join([_row(head, ()), "|---" * len(head) + "|", *made])
+    return "\n".join([_row(head, ()), "|---" * len(head) + "|", *made] if made else [])
 
 
 def _row(cells: Sequence[str], code: Collection[int]) -> str:

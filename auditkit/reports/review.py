@@ -39,7 +39,6 @@ class Requirement:
     text: str
     state: State
     message: str
-    evidence: str = ""
 
 
 class Assessment(StrEnum):
@@ -138,7 +137,8 @@ def judge_requirement(text: str, comparison: Comparison) -> Requirement:
     state = min((state for _, state, _ in judged), key=list(State).index)
     telling = [(one, message) for one, found_state, message in judged if found_state is state]
     messages = dict.fromkeys(message for _, message in telling[:_MOST_TARGETS])
-    return Requirement(text, state, "; ".join(messages), telling[0][0].evidence)
+    evidence = f" ({telling[0][0].evidence})" if telling[0][0].evidence else ""
+    return Requirement(text, state, "; ".join(messages) + evidence)
 
 
 def _judge_law(contrast: Contrast, wanted: str) -> tuple[State, str]:
@@ -189,4 +189,4 @@ def _judge_answers(text: str, comparison: Comparison) -> Requirement:
         return Requirement(text, State.NOT_MEASURABLE, "no returned numbers were compared")
     agreeing = sum(one.agrees for one in answers)
     state = State.MET if agreeing == len(answers) else State.NOT_MET
-    return Requirement(text, state, f"{agreeing} of {len(answers)} numbers agree within rounding", "measured")
+    return Requirement(text, state, f"{agreeing} of {len(answers)} numbers agree within rounding (measured)")

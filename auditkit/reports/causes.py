@@ -124,15 +124,14 @@ def _found(run: Run, causes: Iterable[Cause]) -> str:
     if not run.summary["reproduced"]:
         return ""
     kinds = Counter(
-        "of style" if one.worst.result.style else "in libraries" if one.worst.result.owner else one.worst.severity.value
+        "of style" if one.worst.result.style else "in libraries" if one.worst.result.owner
+        else "minor" if one.is_minor else one.worst.severity.value
         for one in causes
-    )
-    others = [(kinds.pop(name, 0), word) for name, word in
-              (("P4", "minor"), ("in libraries", "in libraries"), ("of style", "of style"))]  # fmt: skip
+    )  # fmt: skip
+    others = [f"{kinds.pop(kind)} {kind}" for kind in ("minor", "in libraries", "of style") if kind in kinds]
     worst = ", ".join(f"{count} {level}" for level, count in sorted(kinds.items()))
     found = [f"{counted(kinds.total(), 'finding')} ({worst})"] if kinds else []
-    found += [f"{count} {word}" for count, word in others if count]
-    return ", ".join(found) or (f"{run.summary['reproduced']} known" if run.baseline else "0 findings")
+    return ", ".join([*found, *others]) or (f"{run.summary['reproduced']} known" if run.baseline else "0 findings")
 
 
 def _in_words(outcome: str, count: int, run: Run) -> str:
@@ -146,13 +145,13 @@ def _in_words(outcome: str, count: int, run: Run) -> str:
 
 
 def without_result(results: Iterable[ProbeResult]) -> dict[tuple[str, str], list[ProbeResult]]:
-    """Errors and missing devices by what stopped them (`error (timeout)`) and the message."""
+    """Errors and missing devices by what stopped them (`error (timeout)`) and the message, the most frequent first."""
     stopped: dict[tuple[str, str], list[ProbeResult]] = {}
     for one in results:
         if one.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE):
             reason = f" ({one.reason.value})" if one.reason else ""
             stopped.setdefault((f"{one.outcome.value}{reason}", one.message), []).append(one)
-    return stopped
+    return dict(sorted(stopped.items(), key=lambda each: -len(each[1])))
 
 
 def in_short(advice: str) -> str:

@@ -21,10 +21,7 @@ _LIVE = re.compile(r"(?:https?://|www\.|@(?=\w))[^\s`]+|!?\[[^\]\n]*\]\([^\s`]*"
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks below a plain title, left out without any; a finding has a severity.
-
-    HTML shows a folded section closed, Markdown leaves it out.
-    """
+    """Blocks below a plain title, left out without any. HTML shows a folded one closed, Markdown leaves it out."""
 
     title: str
     blocks: Sequence[Block]
@@ -107,10 +104,7 @@ def first(rows: Sequence[str], most: int, more: str) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], code: Collection[int] = ()) -> str:
-    """A table of plain texts, its longest cells shortened until a row fits; the columns `code` are code spans.
-
-    Without rows it is "".
-    """
+    """A table of plain texts whose longest cells are shortened until a row fits; "" without rows."""
     # GitHub drops a summary of more than 1 MiB without a word.
     made = first([_row(each, code) for each in rows], _MOST_ROWS, "| {} more rows are in the JSON |")
     return "\n".join([_row(head, ()), "|---" * len(head) + "|", *made] if made else [])
@@ -123,17 +117,13 @@ def _row(cells: Sequence[str], code: Collection[int]) -> str:
         if len(texts[longest]) <= _NARROWEST_CELL:
             break
         texts[longest] = f"{texts[longest].removesuffix('...')[:-8].rstrip()}..."
-    made = (
-        markdown.code(each) if number in code else text(each.replace("|", "¦")) for number, each in enumerate(texts)
-    )
-    return f"| {' | '.join(made)} |"
+    spans = (markdown.code(each) if at in code else text(each.replace("|", "¦")) for at, each in enumerate(texts))
+    return f"| {' | '.join(spans)} |"
 
 
-def listing(first: int, lines: Iterable[str], marked: int = 0, last: int = 0) -> str:
-    """Lines of code from `first` on, each with its number; those from `marked` to `last` have a mark."""
-    numbered = (
-        f"{'>' if marked <= number <= last else ' '}{number:>5}  {line}" for number, line in enumerate(lines, first)
-    )
+def listing(start: int, lines: Iterable[str], marked: range) -> str:
+    """Lines of code from `start` on, each with its number; the numbers `marked` have a mark."""
+    numbered = (f"{'>' if number in marked else ' '}{number:>5}  {line}" for number, line in enumerate(lines, start))
     return markdown.fence("\n".join(map(_cut, numbered)), "text")
 
 

@@ -138,8 +138,7 @@ def _card(sources: Sources, cause: Cause, standings: Mapping[str, Row], is_folde
     beside = [*known, ticket, f"defect of {one.owner}" if one.owner else "", one.why, met_by]
     said = text("; ".join(filter(None, beside)))
     lead = "; ".join(filter(None, (place, f"{said}." if said else "")))
-    blocks = (paragraph(lead), *_finding_blocks(run, cause))
-    return Section(cause.title, blocks, cause.worst.severity.value, is_folded)
+    return Section(cause.title, (paragraph(lead), *_finding_blocks(run, cause)), cause.worst.severity.value, is_folded)
 
 
 def _finding_blocks(run: Run, cause: Cause) -> Iterator[Block]:
@@ -183,8 +182,9 @@ def _code(results: Sequence[ProbeResult]) -> Iterator[str]:
     quoted = [(one.statement, one.excerpt) for one in results if one.excerpt and one.excerpt.lines and not one.owner]
     for statement, excerpt in sorted(quoted, key=lambda each: each[0] is None)[:1]:
         # A line that only defines a function is no statement: it is where to look, and not what is wrong.
-        marked = (statement.first, statement.last) if statement and statement.file == excerpt.file else (0, 0)
-        yield listing(excerpt.first_line, excerpt.lines, *marked)
+        is_there = statement is not None and statement.file == excerpt.file
+        marked = range(statement.first, statement.last + 1) if statement and is_there else range(0)
+        yield listing(excerpt.first_line, excerpt.lines, marked)
 
 
 def _numbers(one: ProbeResult) -> Iterator[str]:
@@ -215,7 +215,7 @@ def _table(causes: Sequence[Cause], prefix: str) -> str:
 def _not_checked(run: Run) -> list[str]:
     """Checks without a result, and functions that were found and not checked, each reason once."""
     rows: list[str] = []
-    for (why, message), those in sorted(without_result(run.results).items(), key=lambda item: -len(item[1])):
+    for (why, message), those in without_result(run.results).items():
         probes = list(dict.fromkeys(one.probe for one in those))
         count = counted(len(those), "check")
         rows.append(f"{bold(why)} {text(f'({count} by {listed(probes, 3)}): {message}')}")

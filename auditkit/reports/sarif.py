@@ -86,11 +86,7 @@ def _rule(probe: ProbeInfo) -> dict[str, Any]:
 
 def _result(row: Row, index: int, has_ignored: bool) -> dict[str, Any]:
     one = row.result
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": _artifact(row.place.file), "region": _region(row)}
-    }
-    if row.place.function:
-        location["logicalLocations"] = [{"fullyQualifiedName": inert(row.place.function), "kind": "function"}]
+    location = {"physicalLocation": {"artifactLocation": _artifact(row.place.file), "region": _region(row)}}
     properties = {
         "severity": one.severity, "evidence": one.evidence, "target": inert(one.target), "ticket": row.ticket or None,
     }  # fmt: skip

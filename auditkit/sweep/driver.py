@@ -68,8 +68,14 @@ class Sweep:
         the folder or the folder cannot be written: every file there is complete, and the same call continues.
         """
         self._results = ResultsFolder(self.folder)
+        self._submitted: dict[str, Job] = {}
+        self._attempts: Counter[str] = Counter()
         with self._results.held(self.jobs):
-            self._begin()
+            for job in self.jobs if self.again else ():
+                self._results.failure_path(job.key).unlink(missing_ok=True)
+            self._answered = {job.key for job in self.jobs if self._results.answer_path(job.key).exists()}
+            self._waiting = deque(job for job in self.jobs if not self._results.is_done(job.key))
+            self._failed = {job.key for job in self.jobs} - self._answered - {job.key for job in self._waiting}
             if any(map(self._is_sandboxed, self._waiting)):
                 sandbox.engine()
             if self._waiting:
@@ -82,16 +88,6 @@ class Sweep:
                 finally:
                     engine.close()
             return self._say("ended")
-
-    def _begin(self) -> None:
-        if self.again:
-            for job in self.jobs:
-                self._results.failure_path(job.key).unlink(missing_ok=True)
-        self._answered = {job.key for job in self.jobs if self._results.answer_path(job.key).exists()}
-        self._waiting = deque(job for job in self.jobs if not self._results.is_done(job.key))
-        self._failed = {job.key for job in self.jobs} - self._answered - {job.key for job in self._waiting}
-        self._submitted: dict[str, Job] = {}
-        self._attempts: Counter[str] = Counter()
 
     def _is_sandboxed(self, job: Job) -> bool:
         return is_url(job.repository) if self.cage is None else self.cage

@@ -102,15 +102,14 @@ def _result(order: Order) -> Result:
         why = shortened(inert_line(lines), _LONGEST_REASON)
         return Result(order.job, None, why, node, round(time.monotonic() - began, 3))
     end_servers()  # getrusage counts a worker as soon as it has ended
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    peaks = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return Result(
         job=order.job,
         run=run.to_json(),
         reason=run.no_target.message if run.no_target is not None else "",
         node=node,
         seconds=round(time.monotonic() - began, 3),
-        cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
-        memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
+        memory_mb=max(peaks) // 1000,
     )
 
 

@@ -22,7 +22,7 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.tickets.store import LOCK_FOLDER, locked
 
 _PLAN, _ANSWERED, _FAILED = "plan.jsonl", "results", "failed"
-_HINT = "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan"
+_HINT = "`auditkit sweep plan FILE.yaml > plan.jsonl` writes a plan, and `auditkit sweep run` keeps it with its results"
 
 
 class Resources(msgspec.Struct, frozen=True):
@@ -128,8 +128,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a job ended: with its `run`, as `audit --json` prints it, or with a `reason` for none.
 
-    A run that found no target has a reason, too. `seconds` is wall time, `cpu_seconds` that of all processes of the
-    job, and `memory_mb` the peak of the largest one.
+    A run that found no target has a reason, too. `seconds` is wall time, `memory_mb` the peak of the job's largest
+    process.
     """
 
     job: Job
@@ -137,7 +137,6 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     node: str = ""
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
     memory_mb: int = 0
 
 
@@ -165,8 +164,6 @@ class ResultsFolder:
 
     def plan(self) -> list[Job]:
         """Return the jobs of the last plan. Raises BadInputError if this is not the folder of a sweep."""
-        if not (self.path / _PLAN).is_file():
-            raise BadInputError(f"{self.path} is not the folder of a sweep", "auditkit sweep run PLAN --results FOLDER")
         return read_plan(self.path / _PLAN)
 
     def answer_path(self, key: str) -> Path:

@@ -37,7 +37,6 @@ from auditkit.tickets.store import TicketFolder
 TICKETS = "tickets"
 NO_ANSWER = "sweep_job"
 """The probe of a result for a checkout without any result."""
-_NOT_RUN = "not run: it is planned, and no job ran it"
 _Place = tuple[str, str, str, DeviceChoice]
 
 
@@ -51,12 +50,11 @@ class Reply:
 
 @dataclass(frozen=True)
 class Subject:
-    """One checkout at one revision: its row of the table, and the reply of each column.
+    """One checkout at one revision: its first job, which names its row of the table, and the reply of each column.
 
     `run` is the matrix of it alone, with the names that an audit of it has.
     """
 
-    name: str
     job: Job
     replies: Mapping[str, Reply]
     run: Run
@@ -82,7 +80,7 @@ def merge(folder: ResultsFolder, jobs: Sequence[Job]) -> Merged:
     for one in replies:
         by_name.setdefault(one.result.job.name, {}).setdefault(columns[_place(one.result.job)], one)
     subjects = tuple(
-        Subject(name, next(iter(of_name.values())).result.job, of_name, _matrix(name, of_name))
+        Subject(next(iter(of_name.values())).result.job, of_name, _matrix(name, of_name))
         for name, of_name in by_name.items()
     )
     identity = hashlib.sha256("\n".join(job.key for job in jobs).encode()).hexdigest()[:12]
@@ -95,8 +93,8 @@ def _place(job: Job) -> _Place:
 
 def _reply(folder: ResultsFolder, job: Job) -> Reply:
     """Return a job's reply without what differs in a second run: ids, times, and folders of this machine."""
-    # The plan of that time may have named the job otherwise.
-    result = msgspec.structs.replace(folder.read(job.key) or Result(job, reason=_NOT_RUN), job=job)
+    result = folder.read(job.key) or Result(job, reason="not run: it is planned, and no job ran it")
+    result = msgspec.structs.replace(result, job=job)  # the plan of that time may have named it otherwise
     if result.run is None:
         spec = job.environment
         planned = Environment(job.repository, job.revision, False, spec.python, spec.torch, job.device.value, "",
@@ -172,10 +170,10 @@ def _whole(identity: str, subjects: Sequence[Subject], columns: Sequence[str]) -
     """Return all subjects in one run: of several, each name begins with its subject's."""
     if len(subjects) == 1:
         return replace(subjects[0].run, id=identity)
-    runs = [_under(subject.name, subject.run) for subject in subjects]
+    runs = [_under(subject.job.name, subject.run) for subject in subjects]
     by_label = {label: [arm.run for run in runs for arm in run.matrix if arm.label == label] for label in columns}
     arms = tuple(Arm(label, _joined(identity, of_arm)) for label, of_arm in by_label.items())
-    notes = tuple(f"{subject.name}: {note}" for subject in subjects for note in subject.run.notes)
+    notes = tuple(f"{subject.job.name}: {note}" for subject in subjects for note in subject.run.notes)
     return replace(_joined(identity, runs), notes=notes, matrix=arms)
 
 
@@ -199,13 +197,12 @@ def _under(name: str, run: Run) -> Run:
 
 def _result_under(name: str, one: ProbeResult) -> ProbeResult:
     target = one.target if one.probe == NO_ANSWER else f"{name}/{one.target}"
-    head, mark, tail = one.fingerprint.partition(one.target)
     places = {
         key: replace(place, file=f"{name}/{place.file}")
         for key in ("location", "statement", "excerpt")
         if (place := getattr(one, key)) is not None
     }
-    return replace(one, target=target, fingerprint=f"{head}{target}{tail}" if mark else one.fingerprint, **places)
+    return replace(one, target=target, fingerprint=one.fingerprint.replace(one.target, target, 1), **places)
 
 
 def exit_code(merged: Merged) -> ExitCode:
@@ -221,12 +218,11 @@ def exit_code(merged: Merged) -> ExitCode:
 def write_merged(merged: Merged, out: Path) -> list[Path]:
     """Write the matrix as a run, a page and a table, and the jobs as CSV. Raises StoreConflictError."""
     page, overview = run_page(Sources(merged.run, load_catalog())), markdown_table(merged)
+    page = replace(page, sections=(Section("Checkouts by environment", (overview,)), *page.sections))
     jobs = [_job_row(one) for each in merged.subjects for one in each.replies.values()]
     files = {
         "matrix.json": json_text(merged.run.to_json()),
-        "matrix.html": html_page(
-            replace(page, sections=(Section("Checkouts by environment", (overview,)), *page.sections))
-        ),
+        "matrix.html": html_page(page),
         "matrix.md": f"{overview}\n".encode(),
         "jobs.csv": csv_bytes([[*jobs[0]], *([*row.values()] for row in jobs)]),
     }
@@ -245,7 +241,7 @@ def file_tickets(merged: Merged, tickets: Path) -> int:
             root = Root(Path.cwd() if is_url(repository) else Path(repository))
             paperwork = Paperwork(load_catalog(), batch=1, agent=None, source=".", root=root)
             run = replace(subject.run, id=merged.run.id)
-            filed = file_run(run, TicketFolder(tickets / subject.name), paperwork)
+            filed = file_run(run, TicketFolder(tickets / subject.job.name), paperwork)
             count += sum(one.ticket is not None for one in filed.results)
     return count
 
@@ -259,7 +255,7 @@ def markdown_table(merged: Merged) -> str:
     rows = [["checkout", "revision", *merged.columns], ["---"] * (len(merged.columns) + 2)]
     for one in merged.subjects:
         cells = [_cell(one.replies.get(at), reasons) for at in merged.columns]
-        rows.append([cell(one.name), f"`{one.job.revision[:10]}`" if one.job.revision else "", *cells])
+        rows.append([cell(one.job.name), f"`{one.job.revision[:10]}`" if one.job.revision else "", *cells])
     lines = [f"| {' | '.join(row)} |" for row in rows]
     lines += ["", *(f"{number}. {cell(reason)}" for number, reason in enumerate(reasons, 1))] if reasons else []
     return "\n".join(lines)
@@ -291,12 +287,9 @@ def _answers(run: Run) -> int:
 
 
 def _job_row(reply: Reply) -> dict[str, object]:
-    result, job, environment = reply.result, reply.result.job, reply.run.environment
+    result = reply.result
     return {
-        "key": job.key, "name": job.name, "repository": job.repository, "revision": job.revision,
-        "python": environment.python or environment.interpreter, "torch": environment.torch, "device": job.device,
-        "status": "answered" if result.run is not None else "not run" if result.reason == _NOT_RUN else "failed",
-        "reason": result.reason, "findings": reply.run.summary["reproduced"], "answers": _answers(reply.run),
-        "node": result.node, "seconds": result.seconds, "cpu_seconds": result.cpu_seconds,
-        "memory_mb": result.memory_mb,
+        "key": result.job.key, "name": result.job.name, "status": "failed" if result.run is None else "answered",
+        "reason": result.reason, "findings": reply.run.summary["reproduced"], "node": result.node,
+        "seconds": result.seconds, "memory_mb": result.memory_mb,
     }  # fmt: skip

@@ -44,7 +44,7 @@ class Plan:
     `time_limit` is seconds for a job.
     """
 
-    checkouts: tuple[Checkout, ...] = ()
+    checkouts: tuple[Checkout, ...]
     torch: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
     interpreters: tuple[str, ...] = ()
@@ -62,8 +62,6 @@ def read_plan_file(path: Path) -> Plan:
     if isinstance(listed, list):  # a text is a checkout, too
         file.value["checkouts"] = [{"path": each} if isinstance(each, str) else each for each in listed]
     plan = file.convert(Plan, "plan")
-    if not plan.checkouts:
-        raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
     checkouts: dict[str, Checkout] = {}
     for number, one in enumerate(plan.checkouts):
         if bool(one.path) == bool(one.url):

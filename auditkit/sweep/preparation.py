@@ -30,10 +30,7 @@ _BESIDE_TORCH = "numpy"
 
 
 def cache_folder() -> Path:
-    """Return the user's own folder for clones and environments.
-
-    Raises BadInputError if other users can write in each such folder: auditkit runs what is in it.
-    """
+    """Return the user's own folder for clones and environments. Raises BadInputError if others can write in it."""
     place = private_folder("sweep")
     if not place:
         raise BadInputError("other users can write in the cache folder", "chmod go-w it, or name another: --cache DIR")
@@ -51,45 +48,33 @@ def short_name(repository: str) -> str:
 
 
 def folder_of(repository: str, revision: str, cache: Path) -> Path:
-    """Return the folder of a repository that has `revision`: itself, or a mirror in `cache`.
-
-    Raises BadInputError if there is no such repository or revision, and if git cannot fetch it.
-    """
+    """Return the folder of a repository, or its mirror in `cache`. Raises BadInputError if there is none."""
     place = _mirror(repository, revision, cache) if is_url(repository) else Path(repository)
-    _resolve_here(place, revision)
+    if not place.is_dir():
+        raise BadInputError(f"no such directory: {place}", "a checkout is a directory of this machine, or a URL")
     return place
 
 
 def resolve(repository: str, revision: str) -> str:
-    """Return the full commit that `revision` ("" for the newest) names; "" for a folder outside git.
-
-    Raises BadInputError if there is none.
-    """
+    """Return the full commit of `revision` ("": the newest); "" outside git. Raises BadInputError if there is none."""
     if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", revision):
         return revision
     if not is_url(repository):
-        return _resolve_here(Path(repository), revision)
+        found = git.find_repository(Path(repository))
+        if found is None and revision:
+            raise BadInputError(f"{repository} is not in a git repository, so it has no revision {revision!r}")
+        if found is None:
+            return ""
+        is_newest = not revision and found.has_work_tree
+        return git.current_revision(found) if is_newest else git.resolve_revision(found, revision or "HEAD")
     name = revision or "HEAD"
     lines = _fetched("read", repository, Path.cwd(), "ls-remote", "--", repository, name, f"{name}^{{}}").splitlines()
-    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
+    commits = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
     best = [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}", name]
-    commit = next((found[ref] for ref in best if ref in found), "")
+    commit = next((commits[ref] for ref in best if ref in commits), "")
     if not commit:
         raise BadInputError(f"{repository} has no revision {revision!r}", "name a branch, a tag, or a whole commit")
     return commit
-
-
-def _resolve_here(folder: Path, revision: str) -> str:
-    if not folder.is_dir():
-        raise BadInputError(f"no such directory: {folder}", "a checkout is a directory of this machine, or a URL")
-    found = git.find_repository(folder)
-    if found is None:
-        if revision:
-            raise BadInputError(f"{folder} is not in a git repository, so it has no revision {revision!r}")
-        return ""
-    if revision or not found.has_work_tree:
-        return git.resolve_revision(found, revision or "HEAD")
-    return git.current_revision(found)
 
 
 def _mirror(url: str, revision: str, cache: Path) -> Path:
@@ -125,7 +110,7 @@ def interpreter_for(spec: EnvironmentSpec, device: DeviceChoice, cache: Path) ->
 
     One process makes an environment, and the others wait for it. Raises BadInputError with the reason if it cannot.
     """
-    if spec.interpreter or not (spec.torch or spec.python or spec.requirements):
+    if spec.interpreter or not (spec.torch or spec.python):
         return spec.interpreter or None
     torch = f"torch=={spec.torch}{'' if spec.torch.count('.') >= 2 else '.*'}" if spec.torch else "torch"
     lines = [torch, _BESIDE_TORCH, *spec.requirements]

@@ -168,14 +168,9 @@ class SlurmQueue:
             return [executor.submit(run_command, task.command, log) for task, log in zip(tasks, logs, strict=True)]
 
     def _found(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """Return the jobs of this sweep in the queue, with their commands; delete submitit's files of others."""
-        live = {job for job, (state, _) in self._queue().items() if state not in _OVER}
-        arrays = {job.partition("_")[0] for job in live}
-        for path in self._folder.iterdir():
-            if re.split("[_.]", path.name)[0] not in arrays:
-                path.unlink(missing_ok=True)
+        """Return the jobs of this sweep in the queue, with their commands."""
         found: dict[str, tuple[str, tuple[str, ...]]] = {}
-        for job in live:
+        for job in (job for job, (state, _) in self._queue().items() if state not in _OVER):
             try:
                 command, log = pickle.loads((self._folder / f"{job}_submitted.pkl").read_bytes()).args
                 found[Path(log).stem] = job, command

@@ -154,8 +154,8 @@ def _audited(order: Order, place: Path, python: str | None) -> Run:
     spec = CheckoutSpec(f"{place}@{job.revision}" if job.revision else str(place), place, job.revision)
     config = read_configuration(Path(job.config) if job.config else None, place)
     options = RunOptions(config, device=job.device, uses_cache=True)
-    arms = (replace(options, python=python or options.python),)
-    return audit(AuditRequest(checkout=spec.text, arms=arms, probes=job.probes))
+    options = replace(options, python=python or options.python)
+    return audit(AuditRequest(checkout=spec.text, arms=(options,), probes=job.probes))
 
 
 class _Bounded(io.BytesIO):

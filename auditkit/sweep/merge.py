@@ -185,14 +185,10 @@ def _joined(identity: str, runs: Sequence[Run]) -> Run:
 
 def _under(name: str, run: Run) -> Run:
     """Return a run whose targets, files and fingerprints begin with the name of their checkout."""
-    return replace(
-        run,
-        results=tuple(_result_under(name, one) for one in run.results),
-        targets=tuple(
-            replace(one, target=replace(one.target, call=f"{name}/{one.target.call}")) for one in run.targets
-        ),
-        matrix=tuple(Arm(arm.label, _under(name, arm.run)) for arm in run.matrix),
-    )
+    results = tuple(_result_under(name, one) for one in run.results)
+    targets = tuple(replace(one, target=replace(one.target, call=f"{name}/{one.target.call}")) for one in run.targets)
+    arms = tuple(Arm(arm.label, _under(name, arm.run)) for arm in run.matrix)
+    return replace(run, results=results, targets=targets, matrix=arms)
 
 
 def _result_under(name: str, one: ProbeResult) -> ProbeResult:

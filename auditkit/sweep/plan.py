@@ -79,10 +79,7 @@ def read_plan_file(path: Path) -> Plan:
 
 
 def checkout_of(text: str, folder: Path = Path()) -> Checkout:
-    """Return the checkout of a URL or a folder, either with `@REVISION`. Relative paths begin in `folder`.
-
-    Raises BadInputError if there is no such folder.
-    """
+    """Return the checkout of a URL or of a path from `folder`, with or without `@REVISION`. Raises BadInputError."""
     if found := URL.fullmatch(text):
         url, revision = found.groups()
         return Checkout("", url, short_name(url), (revision,) if revision else ())

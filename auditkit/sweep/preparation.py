@@ -25,8 +25,6 @@ URL = re.compile(r"((?:[a-z][a-z0-9+.-]*://[^/\s]*|[\w.-]+@[\w.-]+:)\S+?)(?:@([^
 """`https://host/owner/name`, `git@host:owner/name`, either with `@REVISION`."""
 _MADE_WITHIN_S = 3600.0
 _READY = "auditkit-ready"
-_BESIDE_TORCH = "numpy"
-"""torch's own wheels do not install it."""
 
 
 def cache_folder() -> Path:
@@ -113,7 +111,7 @@ def interpreter_for(spec: EnvironmentSpec, device: DeviceChoice, cache: Path) ->
     if spec.interpreter or not (spec.torch or spec.python):
         return spec.interpreter or None
     torch = f"torch=={spec.torch}{'' if spec.torch.count('.') >= 2 else '.*'}" if spec.torch else "torch"
-    lines = [torch, _BESIDE_TORCH, *spec.requirements]
+    lines = [torch, "numpy", *spec.requirements]  # torch's own wheels do not install numpy
     kind = "gpu" if device is DeviceChoice.CUDA else "cpu"
     digest = hashlib.sha256(json.dumps([spec.python, spec.index, kind, lines]).encode()).hexdigest()[:12]
     name = f"py{spec.python or 'any'}-torch{spec.torch or 'any'}-{kind}-{digest}"

@@ -11,7 +11,6 @@ import pickle
 import re
 import subprocess
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,11 +115,9 @@ class SlurmQueue:
         """Submit one array for all waiting jobs with the same resources, once between two looks at the queue."""
         if not self._waiting or time.monotonic() - self._submitted_at < self._poll_s:
             return
-        groups: dict[Resources, list[Task]] = defaultdict(list)
-        for task in self._waiting:
-            groups[task.resources].append(task)
-        self._waiting = []
-        for resources, tasks in groups.items():
+        waiting, self._waiting = self._waiting, []
+        for resources in dict.fromkeys(task.resources for task in waiting):
+            tasks = [task for task in waiting if task.resources == resources]
             while tasks and self._submit_array(resources, tasks[: self._array]):
                 tasks = tasks[self._array :]
             self._waiting += tasks

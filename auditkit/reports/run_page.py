@@ -100,7 +100,7 @@ def _evidence(run: Run) -> str:
     if not kinds:
         return "No result has evidence."
     on_gpu = any(one.device == "cuda" and one.evidence is Evidence.MEASURED for one in answers)
-    parts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    parts = "; ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return f"Evidence of the results: {parts}{'' if on_gpu else '; no number is from a GPU'}."
 
 

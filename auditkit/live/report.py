@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from auditkit import __version__
 from auditkit.live.laws import LAWS
 from auditkit.live.recording import Recording
 from auditkit.live.watch import Watched, catalog
@@ -47,7 +46,7 @@ def document(watched: Watched, form: str) -> bytes:
     if form == "html":
         notes = (headline(watched), _about(watched), _held(watched))
         return html_page(run_page(Sources(watched.run, catalog(), notes=notes)))
-    return json_text(watched.run.to_json() if form == "save" else run_sarif(watched.run, catalog(), __version__))
+    return json_text(watched.run.to_json() if form == "save" else run_sarif(watched.run, catalog()))
 
 
 def _why_nothing(recording: Recording) -> str:

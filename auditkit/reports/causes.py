@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,7 @@ from auditkit.model.runs.severity import Breaks, Occurs
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted, listed
 from auditkit.model.ticket import Ticket
-
-_LONGEST_ADVICE = 110
-_SENTENCE, _CLAUSE = (re.compile(rf"(.+?)[{ends}](?=\s|$)", re.DOTALL) for ends in (".", ".;:"))
+from auditkit.reports.findings import probe_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def causes_of(sources: Sources) -> list[Cause]:
     """The findings of a run by their cause: what breaks most for most comes first."""
     run = sources.run
     found = [
-        Finding(sources.probes.get(one.probe) or _unknown(one), one, run.environment_of(one), run.id)
+        Finding(probe_of(one, sources.probes), one, run.environment_of(one), run.id)
         for one in run.results
         if one.outcome is Outcome.REPRODUCED and one.severity is not None  # one with a ticket in the baseline has none
     ]
@@ -94,17 +91,6 @@ def _rank(finding: Finding) -> tuple[str, int, int, str, str]:
     occurs = list(Occurs).index(one.occurs) if one.occurs else len(Occurs)
     place = f"{one.location.file}:{one.location.line:06}" if one.location else ""
     return finding.severity.value, breaks, occurs, place, one.probe
-
-
-def _unknown(result: ProbeResult) -> ProbeInfo:
-    """A probe whose definition is not here: it keeps its id and its severity."""
-    return ProbeInfo(
-        id=result.probe,
-        version=result.probe_version,
-        title=f"{result.probe} (this probe's definition is not known here)",
-        severity=result.severity or Severity.P4,
-        scope="source" if result.is_of_source else "target",
-    )
 
 
 def _ticket_of(group: Sequence[Finding], tickets: Sequence[Ticket]) -> tuple[str, str]:
@@ -138,15 +124,14 @@ def _found(run: Run, causes: Iterable[Cause]) -> str:
     if not run.summary["reproduced"]:
         return ""
     kinds = Counter(
-        "of style" if one.worst.result.style else "in libraries" if one.worst.result.owner else one.worst.severity.value
+        "of style" if one.worst.result.style else "in libraries" if one.worst.result.owner
+        else "minor" if one.is_minor else one.worst.severity.value
         for one in causes
-    )
-    others = [(kinds.pop(name, 0), word) for name, word in
-              (("P4", "minor"), ("in libraries", "in libraries"), ("of style", "of style"))]  # fmt: skip
+    )  # fmt: skip
+    others = [f"{kinds.pop(kind)} {kind}" for kind in ("minor", "in libraries", "of style") if kind in kinds]
     worst = ", ".join(f"{count} {level}" for level, count in sorted(kinds.items()))
     found = [f"{counted(kinds.total(), 'finding')} ({worst})"] if kinds else []
-    found += [f"{count} {word}" for count, word in others if count]
-    return ", ".join(found) or (f"{run.summary['reproduced']} known" if run.baseline else "0 findings")
+    return ", ".join([*found, *others]) or (f"{run.summary['reproduced']} known" if run.baseline else "0 findings")
 
 
 def _in_words(outcome: str, count: int, run: Run) -> str:
@@ -160,18 +145,15 @@ def _in_words(outcome: str, count: int, run: Run) -> str:
 
 
 def without_result(results: Iterable[ProbeResult]) -> dict[tuple[str, str], list[ProbeResult]]:
-    """Errors and missing devices by what stopped them (`error (timeout)`) and the message."""
+    """Errors and missing devices by what stopped them (`error (timeout)`) and the message, the most frequent first."""
     stopped: dict[tuple[str, str], list[ProbeResult]] = {}
     for one in results:
         if one.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE):
             reason = f" ({one.reason.value})" if one.reason else ""
             stopped.setdefault((f"{one.outcome.value}{reason}", one.message), []).append(one)
-    return stopped
+    return dict(sorted(stopped.items(), key=lambda each: -len(each[1])))
 
 
 def in_short(advice: str) -> str:
-    """The first sentence, or its first clause where it is long, without the full stop."""
-    found = _SENTENCE.match(advice)
-    if found is None or len(found[1]) > _LONGEST_ADVICE:
-        found = _CLAUSE.match(advice)
-    return found[1] if found else advice
+    """The first sentence, without the full stop."""
+    return advice.partition(". ")[0].removesuffix(".")

@@ -12,8 +12,6 @@ from auditkit.model.revisions.comparison import (
     AnswerContrast,
     Change,
     Contrast,
-    MatchState,
-    TargetComparison,
     Trend,
     relative_difference,
 )
@@ -21,8 +19,9 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted, listed
 from auditkit.model.units import format_value
-from auditkit.reports.page import Block, Page, Section, bold, items, paragraph, table, text
+from auditkit.reports.page import Block, Page, Section, bold, first, items, paragraph, table, text
 from auditkit.reports.review import BEFORE, Review, State
+from auditkit.reports.run_page import checkout_in_words, machine_in_words
 from auditkit.tickets.markdown import code
 
 _MOST_ANSWERS, _MOST_NAMED, _LONGEST_CASE = 6, 12, 40
@@ -36,32 +35,21 @@ def comparison_page(review: Review, probes: Mapping[str, ProbeInfo]) -> Page:
     commits = comparison.changes.commits
     names = [comparison.base.revision[:12] or "base", comparison.head.revision[:12] or "head"]
     title = commits[0].subject if len(commits) == 1 else f"{names[0]} to {names[1]}"
-    required = (
-        f"{bold(one.state.value)} {text(f'{one.text}: {one.message}{_in_brackets(one.evidence)}')}"
-        for one in review.requirements
-    )
+    required = (f"{bold(one.state.value)} {text(f'{one.text}: {one.message}')}" for one in review.requirements)
     sections = (
-        Section("Requirements", _list(required)),
+        Section("Requirements", (items(required),)),
         Section("What changed", tuple(_changed(review, probes))),
-        Section("Numbers that changed", tuple(_numbers(review))),
-        Section("What the functions return", _list(_results(review))),
-        Section("The change", _list(_change(review))),
+        Section("Numbers that changed", (_numbers(review),)),
+        Section("What the functions return", (items(_results(review)),)),
+        Section("The change", (items(_change(review)),)),
     )
-    return Page(
-        f"{PurePath(comparison.checkout).name or comparison.checkout}: {title}",
-        tuple(_summary(review)),
-        tuple(_facts(review)),
-        [section for section in sections if section.blocks],
+    facts = (
+        ("Base:", checkout_in_words(comparison.base)),
+        ("Head:", checkout_in_words(comparison.head)),
+        ("Measured with:", machine_in_words(comparison.head)),
     )
-
-
-def _list(rows: Iterator[str]) -> tuple[str, ...]:
-    made = items(rows)
-    return (made,) if made else ()
-
-
-def _in_brackets(words: str) -> str:
-    return f" ({words})" if words else ""
+    name = PurePath(comparison.checkout).name or comparison.checkout
+    return Page(f"{name}: {title}", tuple(_summary(review)), facts, sections)
 
 
 def _summary(review: Review) -> Iterator[str]:
@@ -70,7 +58,7 @@ def _summary(review: Review) -> Iterator[str]:
     more = f" (and {len(review.reasons) - 2} more reasons)" if len(review.reasons) > 2 else ""
     yield f"{review.assessment.value.capitalize()}: {'; '.join(review.reasons[:2])}{more}."
     words = Counter(_word(one) for one in comparison.contrasts)
-    became = ", ".join(f"{words[word]} {word}" for word in ("new", "worse", "mixed", "fixed", "better") if words[word])
+    became = ", ".join(f"{words[word]} {word}" for word in _ORDER if words[word])
     others = f"; {comparison.untouched:,} others are not touched by the change" if comparison.untouched else ""
     yield f"{counted(len(comparison.targets), 'function')} and its source: {became or 'no finding changed'}{others}."
     if review.requirements:
@@ -83,16 +71,6 @@ def _summary(review: Review) -> Iterator[str]:
         agreeing = sum(one.agrees for one in answers)
         yield f"Of {len(answers)} numbers of both revisions for the same gradients, {agreeing} agree within rounding."
     yield f"The tests of the checkout: {review.tests}." if review.tests else "The tests of the checkout were not run."
-
-
-def _facts(review: Review) -> Iterator[tuple[str, str]]:
-    comparison = review.comparison
-    for name, side in (("Base", comparison.base), ("Head", comparison.head)):
-        dirty = ", with uncommitted changes" if side.dirty else ""
-        yield f"{name}:", f"{code(side.checkout)} at {code(side.revision[:12] or 'no revision')}{dirty}"
-    head = comparison.head
-    machine = f"torch {head.torch}, Python {head.python}, {head.device_name}" if head.torch else "the source was read"
-    yield "Measured with:", text(machine)
 
 
 def _word(one: Contrast) -> str:
@@ -133,17 +111,17 @@ def _card(one: Contrast, word: str, probe: ProbeInfo | None) -> Section:
     return Section(title, blocks, one.severity or "P4")
 
 
-def _numbers(review: Review) -> Iterator[str]:
+def _numbers(review: Review) -> str:
     """The figures that got better or worse, of findings first."""
     rows = []
     for one in sorted(review.comparison.contrasts, key=lambda one: str(one.severity or "P9")):
         for each in one.figures:
             sides = [_value(value, each.unit) for value in (each.base, each.head)]
             if each.trend not in (Trend.SAME, Trend.MOVED) and ABSENT not in (each.base, each.head):
-                name = f"{each.name}{_in_brackets(_case(each.case, 'device'))}"
+                case = _case(each.case, "device")
+                name = f"{each.name} ({case})" if case else each.name
                 rows.append((short_target(one.target), name, *sides, each.trend.value, each.evidence.value))
-    if rows:
-        yield table(("Function", "Figure", "Before", "After", "Change", "Evidence"), rows)
+    return table(("Function", "Figure", "Before", "After", "Change", "Evidence"), rows)
 
 
 def _value(value: object, unit: str = "") -> str:
@@ -158,16 +136,17 @@ def _case(case: Mapping[str, object], *left_out: str) -> str:
 def _results(review: Review) -> Iterator[str]:
     """What each function returns for the same gradients at both revisions, and what callers see of the change."""
     for target in review.comparison.targets:
-        match = target.match
-        yield f"{code(match.name)}: {text('; '.join([match.describe(), *_interface(target)]))}"
+        match, before, after = target.match, target.match.base_text, target.match.head_text
+        became = match.describe()
+        if before is not None and after is not None and before.signature != after.signature:
+            became += f"; signature changed: {before.signature} is now {after.signature}"
+        yield f"{code(match.name)}: {text(became)}"
         if target.answers:
             apart = [one for one in target.answers if not one.agrees]
             agreeing = [relative_difference(one.base, one.head) for one in target.answers if one.agrees]
             yield (f"{len(agreeing)} of {len(target.answers)} numbers agree (at most {max(agreeing, default=0.0):.2g} "
                    f"apart){':' if apart else ''}")  # fmt: skip
-            yield from map(_answer_line, apart[:_MOST_ANSWERS])
-            if len(apart) > _MOST_ANSWERS:
-                yield f"and {len(apart) - _MOST_ANSWERS} more"
+            yield from first([_answer_line(one) for one in apart], _MOST_ANSWERS, "and {} more")
 
 
 def _answer_line(one: AnswerContrast) -> str:
@@ -178,22 +157,10 @@ def _answer_line(one: AnswerContrast) -> str:
     return text(f"{one.field or 'the result'}: {_value(one.base)} -> {_value(one.head)} ({case})")
 
 
-def _interface(target: TargetComparison) -> Iterator[str]:
-    """How the name and the signature changed."""
-    before, after = target.match.base_text, target.match.head_text
-    if before is not None and after is not None and before.signature != after.signature:
-        yield f"signature changed: {before.signature} is now {after.signature}"
-    if target.match.state in (MatchState.MOVED, MatchState.RENAMED):
-        yield f"{target.match.base} is now {target.match.head}"
-
-
 def _change(review: Review) -> Iterator[str]:
     """Commits and files of the change, and the notes of both runs."""
     changes = review.comparison.changes
     commits = [f"{code(one.hash[:12])} {text(f'{one.subject} ({one.author}, {one.date})')}" for one in changes.commits]
     files = [f"{code(one.name)} ({text(one.describe())})" for one in changes.files]
-    for rows, kind in ((commits, "commits"), (files, "files")):
-        yield from rows[:_MOST_NAMED]
-        if len(rows) > _MOST_NAMED:
-            yield f"{len(rows) - _MOST_NAMED} more {kind}"
+    yield from (*first(commits, _MOST_NAMED, "{} more commits"), *first(files, _MOST_NAMED, "{} more files"))
     yield from map(text, review.comparison.notes)

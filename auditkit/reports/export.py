@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from auditkit import __version__
 from auditkit.errors import BadInputError
 from auditkit.files import ensure_writable, write_file
-from auditkit.model.enums import Outcome
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkout.checkout import parse_checkout
 from auditkit.probing.fix.file_change import prefix_of
-from auditkit.reports.causes import Sources
+from auditkit.reports.causes import Sources, without_result
 from auditkit.reports.findings import Row, rows_of
 from auditkit.reports.formats import run_csv, run_gitlab, run_junit
 from auditkit.reports.html.page import html_page
@@ -26,7 +23,7 @@ from auditkit.reports.sarif import run_sarif
 
 _Probes = Mapping[str, ProbeInfo]
 _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
-    "sarif": lambda run, probes, prefix: json_text(run_sarif(run, probes, __version__, prefix)),
+    "sarif": lambda run, probes, prefix: json_text(run_sarif(run, probes, prefix)),
     "junit": lambda run, _, prefix: run_junit(run, prefix),
     "gitlab": lambda run, probes, prefix: json_text(run_gitlab(run, probes, prefix)),
     "csv": lambda run, _, prefix: run_csv(run, prefix),
@@ -74,11 +71,6 @@ def save_run(run: Run, file: Path) -> dict[str, Any]:
     """
     write_file(file, json_text(run.to_json()))
     found = [row for row in rows_of(run) if row.result.severity]
-    silent = Counter(
-        (result.outcome.value, result.message[:_LONGEST])
-        for result in run.results
-        if result.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)
-    )
     return {
         "schema_version": 1,
         "run": run.to_json()["run"],
@@ -87,8 +79,8 @@ def save_run(run: Run, file: Path) -> dict[str, Any]:
         "findings": list(map(_finding, found[:_MOST_FINDINGS])),
         "more": max(0, len(found) - _MOST_FINDINGS),
         "unanswered": [
-            {"outcome": outcome, "message": message, "count": count}
-            for (outcome, message), count in silent.most_common(_MOST_FINDINGS)
+            {"outcome": those[0].outcome, "message": message[:_LONGEST], "count": len(those)}
+            for (_, message), those in list(without_result(run.results).items())[:_MOST_FINDINGS]
         ],
         "notes": [note[:_LONGEST] for note in run.notes[:_MOST_FINDINGS]],
         "whole": str(file),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from auditkit.model.enums import Outcome
+from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>.+))?")
@@ -50,6 +52,14 @@ def rows_of(run: Run, prefix: str = "") -> list[Row]:
         row = Row(result, there, standing, result.ticket or ticket)
         rows.setdefault(result.fingerprint if is_finding else id(result), row)
     return sorted(rows.values(), key=_rank)
+
+
+def probe_of(result: ProbeResult, probes: Mapping[str, ProbeInfo]) -> ProbeInfo:
+    """The probe of a result; one whose definition is not here keeps its id and its severity."""
+    title = f"{result.probe} (this probe's definition is not known here)"
+    scope = "source" if result.is_of_source else "target"
+    unknown = ProbeInfo(result.probe, result.probe_version, title, result.severity or Severity.P4, scope=scope)
+    return probes.get(result.probe, unknown)
 
 
 def _rank(row: Row) -> tuple[bool, str, str, int, str]:

@@ -12,7 +12,7 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.model.text import inert, inert_line, shortened
-from auditkit.reports.findings import Row, rows_of
+from auditkit.reports.findings import Row, probe_of, rows_of
 
 COLUMNS = (
     "severity", "outcome", "baseline", "probe", "target", "file", "line", "function", "evidence", "device", "ticket",
@@ -51,11 +51,10 @@ def csv_bytes(rows: Sequence[Sequence[object]]) -> bytes:
 
 def run_gitlab(run: Run, probes: Mapping[str, ProbeInfo], prefix: str = "") -> list[dict[str, Any]]:
     """The findings. The format has no entry for a check without a result: the exit code says it."""
-    titles = {probe.id: probe.title for probe in probes.values()}
     return [
         {
             "description": shortened(
-                inert_line(f"{titles.get(row.result.probe, row.result.probe)}: {row.result.message}"), _LONGEST
+                inert_line(f"{probe_of(row.result, probes).title}: {row.result.message}"), _LONGEST
             ),
             "check_name": inert_line(row.result.probe),
             "fingerprint": inert_line(row.result.fingerprint),

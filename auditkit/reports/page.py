@@ -21,7 +21,7 @@ _LIVE = re.compile(r"(?:https?://|www\.|@(?=\w))[^\s`]+|!?\[[^\]\n]*\]\([^\s`]*"
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks below a plain title; a finding has a severity. HTML shows a folded one closed, Markdown leaves it out."""
+    """Blocks below a plain title, left out without any. HTML shows a folded one closed, Markdown leaves it out."""
 
     title: str
     blocks: Sequence[Block]
@@ -83,22 +83,31 @@ def bold(words: str) -> str:
 # Blocks.
 
 
-def paragraph(words: str) -> str:
-    """Markdown as lines of prose."""
-    return _wrapped(words, "")
+def paragraph(words: str, bullet: str = "") -> str:
+    """Markdown as lines of prose, none of which opens a block that it does not mean to open."""
+    lines = textwrap.wrap(words, _WRAP, break_long_words=False, break_on_hyphens=False) or [""]
+    indent = " " * len(bullet)
+    return "\n".join(
+        (indent if number else bullet) + (markdown.opens_nothing(line) if number or not line.startswith("**") else line)
+        for number, line in enumerate(lines)
+    )
 
 
 def items(rows: Iterable[str]) -> str:
     """A list with bullets."""
-    return "\n".join(_wrapped(row, "- ") for row in rows)
+    return "\n".join(paragraph(row, "- ") for row in rows)
+
+
+def first(rows: Sequence[str], most: int, more: str) -> list[str]:
+    """The first rows, and as the last one how many `more` there are."""
+    return [*rows[:most], *([more.format(len(rows) - most)] if len(rows) > most else [])]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], code: Collection[int] = ()) -> str:
-    """A table of plain texts, its longest cells shortened until a row fits; the columns `code` are code spans."""
-    made = [_row(each, code) for each in rows]
-    if len(made) > _MOST_ROWS:  # GitHub drops a summary of more than 1 MiB without a word
-        made[_MOST_ROWS:] = [f"| {len(made) - _MOST_ROWS} more rows are in the JSON |"]
-    return "\n".join([_row(head, ()), "|---" * len(head) + "|", *made])
+    """A table of plain texts whose longest cells are shortened until a row fits; "" without rows."""
+    # GitHub drops a summary of more than 1 MiB without a word.
+    made = first([_row(each, code) for each in rows], _MOST_ROWS, "| {} more rows are in the JSON |")
+    return "\n".join([_row(head, ()), "|---" * len(head) + "|", *made] if made else [])
 
 
 def _row(cells: Sequence[str], code: Collection[int]) -> str:
@@ -108,36 +117,20 @@ def _row(cells: Sequence[str], code: Collection[int]) -> str:
         if len(texts[longest]) <= _NARROWEST_CELL:
             break
         texts[longest] = f"{texts[longest].removesuffix('...')[:-8].rstrip()}..."
-    made = (
-        markdown.code(each) if number in code else text(each.replace("|", "¦")) for number, each in enumerate(texts)
-    )
-    return f"| {' | '.join(made)} |"
+    spans = (markdown.code(each) if at in code else text(each.replace("|", "¦")) for at, each in enumerate(texts))
+    return f"| {' | '.join(spans)} |"
 
 
-def listing(first: int, lines: Iterable[str], marked: int = 0, last: int = 0) -> str:
-    """Lines of code from `first` on, each with its number; those from `marked` to `last` have a mark."""
-    numbered = (
-        f"{'>' if marked <= number <= last else ' '}{number:>5}  {line}" for number, line in enumerate(lines, first)
-    )
+def listing(start: int, lines: Iterable[str], marked: range) -> str:
+    """Lines of code from `start` on, each with its number; the numbers `marked` have a mark."""
+    numbered = (f"{'>' if number in marked else ' '}{number:>5}  {line}" for number, line in enumerate(lines, start))
     return markdown.fence("\n".join(map(_cut, numbered)), "text")
 
 
 def diff(difference: str) -> str:
     """The first lines of a unified diff."""
-    lines = difference.splitlines()
-    more = [f"... {len(lines) - _MOST_DIFF} more lines"] if len(lines) > _MOST_DIFF else []
-    return markdown.fence("\n".join(map(_cut, [*lines[:_MOST_DIFF], *more])), "diff")
+    return markdown.fence("\n".join(map(_cut, first(difference.splitlines(), _MOST_DIFF, "... {} more lines"))), "diff")
 
 
 def _cut(line: str) -> str:
     return shortened(inert(line).replace("\n", "\\n"), _WIDEST - 3)
-
-
-def _wrapped(words: str, bullet: str) -> str:
-    """Prose in lines, none of which opens a block that it does not mean to open."""
-    lines = textwrap.wrap(words, _WRAP, break_long_words=False, break_on_hyphens=False) or [""]
-    indent = " " * len(bullet)
-    return "\n".join(
-        (indent if number else bullet) + (markdown.opens_nothing(line) if number or not line.startswith("**") else line)
-        for number, line in enumerate(lines)
-    )

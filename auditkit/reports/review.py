@@ -15,8 +15,7 @@ from auditkit.model.text import counted, listed
 _SAME_ANSWERS = "answers"
 """What stands for a probe where the returned numbers themselves are required to be the same."""
 _WORDS = frozenset(word.value for word in (*Outcome, *Change)) | {Trend.BETTER.value, Trend.SAME.value}
-_FORM = re.compile(r"(?P<probe>[a-z_]\w*)\s*:\s*(?P<word>[a-z_ -]+)")
-_LAW = re.compile(r"(?P<probe>[a-z_]\w*)\s+law(?:\s+at\s+fix)?\s*=\s*(?P<law>\S.*)")
+_FORM = re.compile(r"(?P<probe>[a-z_]\w*)(?:\s*:\s*(?P<word>[a-z_ -]+)|\s+law\s*=\s*(?P<law>\S.*))")
 _BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[[ xX]\]\s+(?P<text>.+?)\s*$", re.MULTILINE)
 _FORMS = "PROBE: not_reproduced, PROBE: fixed, PROBE law = O(1), answers: same"
 _MOST_TARGETS = 3
@@ -40,7 +39,6 @@ class Requirement:
     text: str
     state: State
     message: str
-    evidence: str = ""
 
 
 class Assessment(StrEnum):
@@ -123,25 +121,24 @@ def judge_requirement(text: str, comparison: Comparison) -> Requirement:
 
     It is met if every checked target meets it, and at least one was checked.
     """
-    found, grown = _FORM.fullmatch(text), _LAW.fullmatch(text)
-    word = re.sub(r"[ -]", "_", found["word"].strip()) if found else ""
-    if found is not None and word not in _WORDS:
+    found = _FORM.fullmatch(text)
+    if found is None:
+        return Requirement(text, State.NOT_MEASURABLE, f"a requirement is one of {_FORMS}")
+    word, law = re.sub(r"[ -]", "_", (found["word"] or "").strip()), found["law"]
+    if not law and word not in _WORDS:
         known = ", ".join(sorted(_WORDS))
         return Requirement(text, State.NOT_MEASURABLE, f"'{word}' is neither an outcome nor a change: {known}")
-    named = found or grown
-    if named is None:
-        return Requirement(text, State.NOT_MEASURABLE, f"a requirement is one of {_FORMS}")
-    if named["probe"] == _SAME_ANSWERS:
+    if found["probe"] == _SAME_ANSWERS:
         return _judge_answers(text, comparison)
-    contrasts = [one for one in comparison.contrasts if one.probe == named["probe"]]
+    contrasts = [one for one in comparison.contrasts if one.probe == found["probe"]]
     if not contrasts:
-        return Requirement(text, State.NOT_MEASURABLE, f"{named['probe']} was not run")
-    law = grown["law"].strip() if grown else ""
+        return Requirement(text, State.NOT_MEASURABLE, f"{found['probe']} was not run")
     judged = [(one, *(_judge_law(one, law) if law else _judge_word(one, word))) for one in contrasts]
     state = min((state for _, state, _ in judged), key=list(State).index)
     telling = [(one, message) for one, found_state, message in judged if found_state is state]
     messages = dict.fromkeys(message for _, message in telling[:_MOST_TARGETS])
-    return Requirement(text, state, "; ".join(messages), telling[0][0].evidence)
+    evidence = f" ({telling[0][0].evidence})" if telling[0][0].evidence else ""
+    return Requirement(text, state, "; ".join(messages) + evidence)
 
 
 def _judge_law(contrast: Contrast, wanted: str) -> tuple[State, str]:
@@ -192,4 +189,4 @@ def _judge_answers(text: str, comparison: Comparison) -> Requirement:
         return Requirement(text, State.NOT_MEASURABLE, "no returned numbers were compared")
     agreeing = sum(one.agrees for one in answers)
     state = State.MET if agreeing == len(answers) else State.NOT_MET
-    return Requirement(text, state, f"{agreeing} of {len(answers)} numbers agree within rounding", "measured")
+    return Requirement(text, state, f"{agreeing} of {len(answers)} numbers agree within rounding (measured)")

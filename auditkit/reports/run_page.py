@@ -8,20 +8,20 @@ from pathlib import PurePath
 
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.candidates import by_reason, not_checked
-from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.fix import Fix
+from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted, listed
 from auditkit.model.units import format_value
 from auditkit.reports.causes import Cause, Sources, causes_of, counts, in_short, without_result
 from auditkit.reports.findings import Row, rows_of
 from auditkit.reports.html.pictures import pictures_of
-from auditkit.reports.page import Block, Page, Section, bold, diff, items, listing, paragraph, table, text
+from auditkit.reports.page import Block, Page, Section, bold, diff, first, items, listing, paragraph, table, text
 from auditkit.tickets.deciding import case_text, evidence_words
 from auditkit.tickets.markdown import code
 
 _MOST_CARDS = 8
 """Findings that are written in full: the worst."""
-_MOST_CODE, _CODE_BEFORE = 6, 3
 _MOST_REASONS, _MOST_NOTES = 12, 6
 
 
@@ -30,10 +30,10 @@ def run_page(sources: Sources) -> Page:
     run, causes = sources.run, causes_of(sources)
     grave = [each for each in causes if each.is_own and not each.is_minor]
     sections = [
-        *_beside_tickets(run),
-        *_arms_section(run),
+        Section("New, known and gone", tuple(_beside_tickets(run))),
+        Section("By torch and device", tuple(_by_arm(run))),
         Section("Findings", tuple(_findings(sources, causes, grave))),
-        *_not_checked_section(run),
+        Section("Not checked, which is not a pass", (items(_not_checked(run)),)),
         Section("How it was made", tuple(_made(sources))),
     ]
     return Page(_title(sources, grave or causes), tuple(_summary(run, causes, grave)), tuple(_facts(run)), sections)
@@ -51,9 +51,8 @@ def _findings(sources: Sources, causes: Sequence[Cause], grave: Sequence[Cause])
         ("Minor (P4): nothing breaks today", [each for each in causes if each.is_own and each.is_minor]),
         ("In other packages, or of style", [each for each in causes if not each.is_own]),
     ):
-        if those:
-            cards = (_card(sources, each, standings, is_folded=True) for each in those)
-            yield Section(title, (_table(those, sources.prefix), *cards))
+        cards = (_card(sources, each, standings, is_folded=True) for each in those)
+        yield Section(title, (_table(those, sources.prefix), *cards))
 
 
 def _title(sources: Sources, causes: Sequence[Cause]) -> str:
@@ -84,38 +83,47 @@ def _summary(run: Run, causes: Sequence[Cause], grave: Sequence[Cause]) -> Itera
     yield f"{'; '.join(gaps)}." if gaps else "Every check returned a result."
     yield _evidence(run)
     if grave:
-        first = next((fix for fix in run.fixes if {one.fingerprint for one in grave[0].results} & {*fix.mends}), None)
-        advice = "; ".join(first.changes) if first else in_short(grave[0].worst.probe.remediation)
+        fix = _fix_of(run, grave[0])
+        advice = "; ".join(fix.changes) if fix else in_short(grave[0].worst.probe.remediation)
         if advice:
-            yield f"Do this first{' (this fix was run)' if first else ''}: {advice.rstrip('.')}."
+            yield f"Do this first{' (this fix was run)' if fix else ''}: {advice.rstrip('.')}."
+
+
+def _fix_of(run: Run, cause: Cause) -> Fix | None:
+    return next((fix for fix in run.fixes if {one.fingerprint for one in cause.results} & {*fix.mends}), None)
 
 
 def _evidence(run: Run) -> str:
     """How the results were obtained, in one sentence."""
-    kinds: Counter[str] = Counter()
-    for one in run.results:
-        if one.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED):
-            is_simulated = one.evidence is Evidence.SIMULATED
-            words = "read from the source" if one.is_of_source else f"{one.evidence or 'measured'} on {one.device}"
-            kinds["simulated (CPU values behind a simulated CUDA device)" if is_simulated else words] += 1
+    answers = [one for one in run.results if one.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)]
+    kinds = Counter(map(evidence_words, answers))
     if not kinds:
         return "No result has evidence."
-    on_gpu = any(one.device == "cuda" and one.evidence is Evidence.MEASURED for one in run.results)
-    parts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    on_gpu = any(one.device == "cuda" and one.evidence is Evidence.MEASURED for one in answers)
+    parts = "; ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return f"Evidence of the results: {parts}{'' if on_gpu else '; no number is from a GPU'}."
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
     environment = run.environment
-    dirty = ", with uncommitted changes" if environment.dirty else ""
-    revision = f" at {code(environment.revision[:12])}" if environment.revision else ""
-    yield "Checkout:", f"{code(environment.checkout)}{revision}{dirty}"
+    yield "Checkout:", checkout_in_words(environment)
     for label, each in [(arm.label, arm.run.environment) for arm in run.matrix] or [("Ran on", environment)]:
-        name = f" ({each.device_name})" if each.device_name else ""
-        ran = f"torch {each.torch}, Python {each.python}, {each.device}{name}"
-        yield f"{label}:", text(ran if each.torch else "no interpreter: the source was read")
+        yield f"{label}:", machine_in_words(each)
     auditkit = f", auditkit {environment.auditkit}" if environment.auditkit else ""
     yield "Run:", f"{code(run.id)}{text(f'{auditkit}, {environment.sandbox_in_words}')}"
+
+
+def checkout_in_words(environment: Environment) -> str:
+    """Which code it was, as Markdown."""
+    revision = f" at {code(environment.revision[:12])}" if environment.revision else ""
+    return f"{code(environment.checkout)}{revision}{', with uncommitted changes' if environment.dirty else ''}"
+
+
+def machine_in_words(environment: Environment) -> str:
+    """What ran it, as Markdown."""
+    name = f" ({environment.device_name})" if environment.device_name else ""
+    ran = f"torch {environment.torch}, Python {environment.python}, {environment.device}{name}"
+    return text(ran if environment.torch else "no interpreter: the source was read")
 
 
 def _card(sources: Sources, cause: Cause, standings: Mapping[str, Row], is_folded: bool = False) -> Section:
@@ -130,17 +138,14 @@ def _card(sources: Sources, cause: Cause, standings: Mapping[str, Row], is_folde
     beside = [*known, ticket, f"defect of {one.owner}" if one.owner else "", one.why, met_by]
     said = text("; ".join(filter(None, beside)))
     lead = "; ".join(filter(None, (place, f"{said}." if said else "")))
-    blocks = (*((paragraph(lead),) if lead else ()), *_finding_blocks(run, cause))
-    return Section(cause.title, blocks, cause.worst.severity.value, is_folded)
+    return Section(cause.title, (paragraph(lead), *_finding_blocks(run, cause)), cause.worst.severity.value, is_folded)
 
 
 def _finding_blocks(run: Run, cause: Cause) -> Iterator[Block]:
-    results, probe = cause.results, cause.worst.probe
-    prints = {one.fingerprint for one in results}
-    fix = next((fix for fix in run.fixes if prints & {*fix.mends}), None)
+    results, probe, fix = cause.results, cause.worst.probe, _fix_of(run, cause)
     yield items(_said(results))
-    first = {each.probe: each for each in reversed(results)}.values()
-    for one in first:
+    of_probes = {each.probe: each for each in reversed(results)}.values()
+    for one in of_probes:
         yield from pictures_of(one)
     if fix is not None and fix.difference:
         gone = counted(len(fix.mends), "finding does", "findings do")
@@ -152,12 +157,11 @@ def _finding_blocks(run: Run, cause: Cause) -> Iterator[Block]:
     else:
         yield from _code(results)
         if probe.remediation:
-            no_fix = next((run.no_fix[each] for each in prints if each in run.no_fix), "")
+            no_fix = next((run.no_fix[one.fingerprint] for one in results if one.fingerprint in run.no_fix), "")
             tried = f" No fix was run: {no_fix.rstrip('.')}." if no_fix else ""
             yield paragraph(f"{bold('Advice:')} {text(f'{probe.remediation}{tried}')}")
-    if probe.motivation:
-        yield Section("Why it matters", (paragraph(text(probe.motivation)),), is_folded=True)
-    yield Section("Numbers", tuple(block for one in first for block in _numbers(one)), is_folded=True)
+    yield Section("Why it matters", (paragraph(text(probe.motivation)),), is_folded=True)
+    yield Section("Numbers", tuple(block for one in of_probes for block in _numbers(one)), is_folded=True)
 
 
 def _said(results: Sequence[ProbeResult]) -> Iterator[str]:
@@ -174,36 +178,24 @@ def _said(results: Sequence[ProbeResult]) -> Iterator[str]:
 
 
 def _code(results: Sequence[ProbeResult]) -> Iterator[str]:
-    """The blamed lines with those that lead to them; nothing of a library's function."""
-    quoted = [one for one in results if one.excerpt and one.excerpt.lines and not one.owner]
-    if not quoted:
-        return
-    one = max(quoted, key=lambda each: each.statement is not None)
-    excerpt, statement, place = one.excerpt, one.statement, one.location
-    assert excerpt is not None
-    first = last = place.line if place else 0
-    if statement is not None and statement.file == excerpt.file:
-        first, last = statement.first, statement.last
-    start = max(0, min(first - excerpt.first_line - _CODE_BEFORE, len(excerpt.lines) - _MOST_CODE))
-    shown = excerpt.lines[start : start + _MOST_CODE]
-    # A line that only defines a function is where to look, and not what is wrong.
-    blamed = "".join(excerpt.lines[max(first - excerpt.first_line, 0) :][:1]).lstrip()
-    if statement is None and blamed.startswith(("def ", "async def ", "class ", "@")):
-        first = last = 0
-    yield listing(excerpt.first_line + start, shown, first, last)
+    """The excerpt with its blamed statement marked; nothing of a library's function."""
+    quoted = [(one.statement, one.excerpt) for one in results if one.excerpt and one.excerpt.lines and not one.owner]
+    for statement, excerpt in sorted(quoted, key=lambda each: each[0] is None)[:1]:
+        # A line that only defines a function is no statement: it is where to look, and not what is wrong.
+        is_there = statement is not None and statement.file == excerpt.file
+        marked = range(statement.first, statement.last + 1) if statement and is_there else range(0)
+        yield listing(excerpt.first_line, excerpt.lines, marked)
 
 
 def _numbers(one: ProbeResult) -> Iterator[str]:
     """What a probe measured, and its notes."""
-    rows = [
+    rows = (
         (each.name, format_value(each.value, each.unit), each.unit, case_text(each.case), each.evidence.value)
         for each in one.measurements
-    ]
-    if rows:
-        yield f"{code(one.probe)} of {code(one.target)}"
-        yield table(("name", "value", "unit", "case", "evidence"), rows)
-    if one.notes:
-        yield items(map(text, one.notes))
+    )
+    yield f"{code(one.probe)} of {code(one.target)}" if one.measurements else ""
+    yield table(("name", "value", "unit", "case", "evidence"), rows)
+    yield items(map(text, one.notes))
 
 
 def _table(causes: Sequence[Cause], prefix: str) -> str:
@@ -220,10 +212,10 @@ def _table(causes: Sequence[Cause], prefix: str) -> str:
     return table(("Probe", "Where", "Result"), cells, code=(0, 1))
 
 
-def _not_checked_section(run: Run) -> Iterator[Section]:
+def _not_checked(run: Run) -> list[str]:
     """Checks without a result, and functions that were found and not checked, each reason once."""
     rows: list[str] = []
-    for (why, message), those in sorted(without_result(run.results).items(), key=lambda item: -len(item[1])):
+    for (why, message), those in without_result(run.results).items():
         probes = list(dict.fromkeys(one.probe for one in those))
         count = counted(len(those), "check")
         rows.append(f"{bold(why)} {text(f'({count} by {listed(probes, 3)}): {message}')}")
@@ -234,10 +226,7 @@ def _not_checked_section(run: Run) -> Iterator[Section]:
     for reason, number in Counter(each.excluded for each in run.candidates if each.excluded).items():
         functions = counted(number, "function")
         rows.append(f"{bold('left out')} {text(f'({functions}): {reason}')}")
-    if rows:
-        more = [f"{len(rows) - _MOST_REASONS} more reasons are in the run's JSON"]
-        shown = [*rows[:_MOST_REASONS], *(more if len(rows) > _MOST_REASONS else [])]
-        yield Section("Not checked, which is not a pass", (items(shown),))
+    return first(rows, _MOST_REASONS, "{} more reasons are in the run's JSON")
 
 
 def _made(sources: Sources) -> Iterator[str]:
@@ -247,13 +236,11 @@ def _made(sources: Sources) -> Iterator[str]:
     if sound:
         yield paragraph(f"{counted(len(sound), 'probe')} reproduced nowhere: {code(', '.join(sound))}.")
     notes = list(dict.fromkeys((*run.notes, *sources.notes)))
-    if notes:
-        more = [f"{len(notes) - _MOST_NOTES} more notes"] if len(notes) > _MOST_NOTES else []
-        yield items(map(text, (*notes[:_MOST_NOTES], *more)))
+    yield items(map(text, first(notes, _MOST_NOTES, "{} more notes")))
     yield "Every finding with its numbers is in the run's JSON (`auditkit audit --save FILE`)."
 
 
-def _beside_tickets(run: Run) -> Iterator[Section]:
+def _beside_tickets(run: Run) -> Iterator[str]:
     """Compare the findings with the tickets, with --new-only."""
     found = run.baseline
     if found is None:
@@ -261,12 +248,11 @@ def _beside_tickets(run: Run) -> Iterator[Section]:
     against = f" at {code(found.against[:12])}" if found.against else ""
     groups = (("new", found.new), ("gone", found.gone), ("not checked", found.unasked), ("known", found.known))
     rows = [(word, one.fingerprint, one.ticket, one.why) for word, those in groups for one in those]
-    head = paragraph(f"{found.in_words()}, by the tickets in {code(found.tickets)}{against}.")
-    shown = (table(("", "Fingerprint", "Ticket", "Why"), rows, code=(1, 2)),) if rows else ()
-    yield Section("New, known and gone", (head, *shown))
+    yield paragraph(f"{found.in_words()}, by the tickets in {code(found.tickets)}{against}.")
+    yield table(("", "Fingerprint", "Ticket", "Why"), rows, code=(1, 2))
 
 
-def _arms_section(run: Run) -> Iterator[Section]:
+def _by_arm(run: Run) -> Iterator[str]:
     """Findings by torch and device: first those that are not the same everywhere."""
     found = [one for one in run.results if any(arm.outcome is Outcome.REPRODUCED for arm in one.arms)]
     found.sort(key=lambda one: (not one.arms_differ, one.severity or "P9", one.fingerprint))
@@ -277,5 +263,5 @@ def _arms_section(run: Run) -> Iterator[Section]:
             arms = {arm.arm: arm.answer for arm in one.arms}
             rows.append((f"{one.probe} of {short_target(one.target)}", *(arms.get(each, "not run") for each in labels)))
         differing = sum(one.arms_differ for one in found)
-        said = f"{differing} of {counted(len(found), 'finding')} differ between the environments."
-        yield Section("By torch and device", (said, table(("finding", *labels), rows)))
+        yield f"{differing} of {counted(len(found), 'finding')} differ between the environments."
+        yield table(("finding", *labels), rows)

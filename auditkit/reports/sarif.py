@@ -8,11 +8,12 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from auditkit import __version__
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.model.text import inert, inert_line, shortened
-from auditkit.reports.findings import Row, rows_of
+from auditkit.reports.findings import Row, probe_of, rows_of
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -24,7 +25,7 @@ _LONGEST = 2000
 """Characters of a message: GitHub shows fewer, and cuts a whole log that is too long."""
 
 
-def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: str = "") -> dict[str, Any]:
+def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], prefix: str = "") -> dict[str, Any]:
     """One log with one run: the findings as results, the worst first, and checks without a result as notifications.
 
     Paths are relative to the top of the repository, from which `prefix` leads to the checkout.
@@ -32,8 +33,8 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     rows = rows_of(replace(run, results=(*run.results, *run.ignored)), prefix)
     found = [row for row in rows if row.is_finding]
     silent = [row.result for row in rows if row.result.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)]
-    named = sorted({each.probe for each in (*(row.result for row in found), *silent)})
-    ids = {probe_id: number for number, probe_id in enumerate(named)}
+    named = {each.probe: probe_of(each, probes) for each in (*(row.result for row in found), *silent)}
+    ids = {probe_id: number for number, probe_id in enumerate(sorted(named))}
     notifications = [
         {
             "level": "error" if each.outcome is Outcome.ERROR else "note",
@@ -48,8 +49,8 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
         "properties": {"sandbox": run.environment.sandbox},
     }
     driver = {
-        "name": "auditkit", "version": version, "semanticVersion": version, "informationUri": _HOME,
-        "rules": [_rule(probe_id, probes.get(probe_id)) for probe_id in ids],
+        "name": "auditkit", "version": __version__, "semanticVersion": __version__, "informationUri": _HOME,
+        "rules": [_rule(named[probe_id]) for probe_id in ids],
     }  # fmt: skip
     log = {
         "tool": {"driver": driver},
@@ -62,35 +63,30 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [log]}
 
 
-def _rule(probe_id: str, probe: ProbeInfo | None) -> dict[str, Any]:
-    """What the probe's file says; of a probe that is not known here, only its name."""
-    title = probe.title if probe else probe_id.replace("_", " ")
+def _rule(probe: ProbeInfo) -> dict[str, Any]:
+    """What the probe's file says."""
     helped = {
         "Why it matters": probe.motivation, "How it is measured": probe.method, "What it cannot see": probe.limits,
         "How to fix it": probe.remediation,
-    } if probe else {}  # fmt: skip
-    parts = [(head, _text(text)) for head, text in helped.items() if text] or [("What it finds", _text(title))]
+    }  # fmt: skip
+    parts = [(head, _text(text)) for head, text in helped.items() if text] or [("What it finds", _text(probe.title))]
     return {
-        "id": inert(probe_id),
-        "name": "".join(word.capitalize() for word in inert(probe_id).split("_")),
-        "shortDescription": {"text": _sentence(title)},
-        "fullDescription": {"text": _sentence((probe.motivation if probe else "") or title)},
+        "id": inert(probe.id),
+        "name": "".join(word.capitalize() for word in inert(probe.id).split("_")),
+        "shortDescription": {"text": _sentence(probe.title)},
+        "fullDescription": {"text": _sentence(probe.motivation or probe.title)},
         "help": {
             "text": "\n\n".join(f"{head}: {text}" for head, text in parts),
             "markdown": "\n\n".join(f"**{head}**\n\n{text}" for head, text in parts),
         },
-        "defaultConfiguration": {"level": _BY_SEVERITY.get(probe.severity, "note") if probe else "warning"},
-        "properties": {"tags": list(probe.categories) if probe else []},
+        "defaultConfiguration": {"level": _BY_SEVERITY.get(probe.severity, "note")},
+        "properties": {"tags": list(probe.categories)},
     }
 
 
 def _result(row: Row, index: int, has_ignored: bool) -> dict[str, Any]:
     one = row.result
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": _artifact(row.place.file), "region": _region(row)}
-    }
-    if row.place.function:
-        location["logicalLocations"] = [{"fullyQualifiedName": inert(row.place.function), "kind": "function"}]
+    location = {"physicalLocation": {"artifactLocation": _artifact(row.place.file), "region": _region(row)}}
     properties = {
         "severity": one.severity, "evidence": one.evidence, "target": inert(one.target), "ticket": row.ticket or None,
     }  # fmt: skip

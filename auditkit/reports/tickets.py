@@ -20,27 +20,15 @@ def tickets_page(documents: Sequence[Document], broken: Sequence[TicketFileError
     counts = ", ".join(f"{count} {status}" for status, count in sorted(finished.items())) or "none"
     levels = Counter(ticket.severity.value for ticket in unfinished)
     by_level = f" ({', '.join(f'{levels[level]} {level}' for level in sorted(levels))})" if levels else ""
-    rows = [
-        (
-            one.id,
-            one.severity.value,
-            one.status.value + (f", blocked by {', '.join(blocked[one.id])}" if one.id in blocked else ""),
-            one.title,
-            one.location,
-            consensus(one).text,
-        )
-        for one in unfinished
-    ]
+    rows = []
+    for one in unfinished:
+        status = one.status.value + (f", blocked by {', '.join(blocked[one.id])}" if one.id in blocked else "")
+        rows.append((one.id, one.severity.value, status, one.title, one.location, consensus(one).text))
     texts = {document.ticket.id: prose(document.text.partition("\n---\n")[2]) for document in documents}
-    sections = []
-    if rows:
-        head = ("ticket", "severity", "status", "what", "where", "reviews")
-        sections.append(Section("Open, worst first", (table(head, rows),)))
-    if broken:
-        sections.append(Section("Not valid, in no count", (items(text(error.message) for error in broken),)))
-    sections += [
-        Section(f"{one.id} {one.title}", (texts[one.id],), one.severity.value, is_folded=True)
-        for one in selected(tickets)
-    ]
+    sections = (
+        Section("Open, worst first", (table(("ticket", "severity", "status", "what", "where", "reviews"), rows),)),
+        Section("Not valid, in no count", (items(text(error.message) for error in broken),)),
+        *(Section(f"{one.id} {one.title}", (texts[one.id],), one.severity.value, True) for one in selected(tickets)),
+    )
     summary = f"{len(unfinished)} open of {len(tickets)}{by_level}; finished: {counts}."
     return Page(f"Tickets: {name}", (summary,), (), sections)

@@ -13,24 +13,23 @@ import msgspec
 from auditkit import sandbox
 from auditkit.errors import BadInputError, ExitCode, StoreConflictError
 from auditkit.sweep.engines.engine import Ended, Engine, Task
+from auditkit.sweep.engines.local import LocalPool
+from auditkit.sweep.engines.ray_cluster import RayCluster
+from auditkit.sweep.engines.slurm import SlurmQueue
 from auditkit.sweep.jobs import Job, Order, Result, ResultsFolder
 from auditkit.sweep.preparation import is_url
 
-ENGINES: Mapping[str, Sequence[str]] = {
-    "local": (),
-    "ray": ("address",),
-    "slurm": ("partition", "account", "qos", "constraint", "exclude", "poll_s"),
-}
-"""The options of each engine."""
+ENGINES: Mapping[str, type[LocalPool | RayCluster | SlurmQueue]] = {
+    "local": LocalPool, "ray": RayCluster, "slurm": SlurmQueue,
+}  # fmt: skip
 _LOOK_S = 1.0
 _SEEN_WITHIN_S = 5.0
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What happened: `begun`, `submitted`, `answered`, `again`, `failed` or `ended`, and the counts.
+    """What happened to a job: `submitted`, `answered`, `failed`, or `again` if it ended without a result; or `ended`.
 
-    `begun` and `ended` are the sweep's own. A job runs `again` if it ended without a result. `done` have a result,
-    `failed` a reason why they have none.
+    `ended` is the sweep's own. `done` jobs have a result, `failed` ones a reason why they have none.
     """
 
     event: str
@@ -65,16 +64,20 @@ class Sweep:
     def run(self) -> Event:
         """Run every job that has no result yet; return the last event.
 
-        Raises NoSandboxError if a job needs a sandbox and there is none, BadInputError for a folder of another
-        version, StoreConflictError if another sweep runs in the folder or the folder cannot be written: every file
-        there is complete, and the same call continues.
+        Raises NoSandboxError if a job needs a sandbox and there is none, StoreConflictError if another sweep runs in
+        the folder or the folder cannot be written: every file there is complete, and the same call continues.
         """
         self._results = ResultsFolder(self.folder)
+        self._submitted: dict[str, Job] = {}
+        self._attempts: Counter[str] = Counter()
         with self._results.held(self.jobs):
-            self._begin()
+            for job in self.jobs if self.again else ():
+                self._results.failure_path(job.key).unlink(missing_ok=True)
+            self._answered = {job.key for job in self.jobs if self._results.answer_path(job.key).exists()}
+            self._waiting = deque(job for job in self.jobs if not self._results.is_done(job.key))
+            self._failed = {job.key for job in self.jobs} - self._answered - {job.key for job in self._waiting}
             if any(map(self._is_sandboxed, self._waiting)):
                 sandbox.engine()
-            self._say("begun")
             if self._waiting:
                 engine = open_engine(self.engine, self._results.path, self.at_a_time, self.options)
                 try:
@@ -85,17 +88,6 @@ class Sweep:
                 finally:
                     engine.close()
             return self._say("ended")
-
-    def _begin(self) -> None:
-        planned = [job.key for job in self.jobs]
-        self._answered, self._failed = (keys.intersection(planned) for keys in self._results.done())
-        if self.again:
-            for key in self._failed:
-                self._results.failure_path(key).unlink(missing_ok=True)
-            self._failed = set()
-        self._waiting = deque(job for job in self.jobs if job.key not in self._answered | self._failed)
-        self._submitted: dict[str, Job] = {}
-        self._attempts: Counter[str] = Counter()
 
     def _is_sandboxed(self, job: Job) -> bool:
         return is_url(job.repository) if self.cage is None else self.cage
@@ -110,9 +102,7 @@ class Sweep:
             self._say("submitted", job.key)
 
     def _take(self, ended: Ended) -> None:
-        job = self._submitted.pop(ended.key, None)
-        if job is None:
-            return
+        job = self._submitted.pop(ended.key)
         # A file of another node may be visible a little later.
         deadline = time.monotonic() + (_SEEN_WITHIN_S if ended.exit_code == 0 else 0.0)
         while not self._results.is_done(job.key) and time.monotonic() < deadline:
@@ -150,14 +140,9 @@ def open_engine(name: str, folder: Path, jobs: int | None, options: Mapping[str,
     """
     if name not in ENGINES:
         raise BadInputError(f"no engine is called '{name}'", f"one of {', '.join(ENGINES)}")
-    unknown = next((option for option in options if option not in ENGINES[name]), None)
-    if unknown is not None:
-        known = f"one of {', '.join(ENGINES[name])}" if ENGINES[name] else "it has none"
-        raise BadInputError(f"the {name} engine has no option '{unknown}'", known)
-    if name == "ray":
-        from auditkit.sweep.engines.ray_cluster import RayCluster as Chosen
-    elif name == "slurm":
-        from auditkit.sweep.engines.slurm import SlurmQueue as Chosen  # type: ignore[assignment]
-    else:
-        from auditkit.sweep.engines.local import LocalPool as Chosen  # type: ignore[assignment]
-    return Chosen(folder, jobs, options)
+    known = ENGINES[name].OPTIONS
+    for option in options:
+        if option not in known:
+            hint = f"one of {', '.join(known)}" if known else "it has none"
+            raise BadInputError(f"the {name} engine has no option '{option}'", hint)
+    return ENGINES[name](folder, jobs, options)

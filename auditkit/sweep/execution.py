@@ -23,7 +23,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -38,13 +37,15 @@ from auditkit.probing.engine.fork_servers import end_servers
 from auditkit.probing.run.configuration import read_configuration
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.sweep.jobs import Order, Result, ResultsFolder
-from auditkit.sweep.preparation import LONGEST_REASON, folder_of, interpreter_for, is_url
+from auditkit.sweep.preparation import folder_of, interpreter_for
 
 _GRACE_S = 20.0
 """How long a process waits for its workers after SIGTERM; then it is killed."""
+_LONGEST_REASON = 400
+"""Characters of a reason, which is a cell of a table."""
 _LARGEST_RESULT_BYTES = 256 << 20
-_ending: list[str] = []
-"""Why this process ends before its job: its `time` is up, or a `signal`."""
+_signals: list[int] = []
+"""The signals that end this process before its job."""
 
 
 def main(word: str) -> int:
@@ -64,30 +65,26 @@ def main(word: str) -> int:
         with contextlib.suppress(OSError):  # its log may be on the same disk
             os.write(2, f"{error.message}\n".encode())
         return int(ExitCode.STORE_CONFLICT)
+    except BaseException:
+        if not folder.is_done(order.job.key):  # else its time was up, and that is the result
+            raise
     return 0
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    _ending.append("signal")
+    _signals.append(number)
     raise SystemExit(128 + number)
 
 
 def _watch(order: Order, folder: ResultsFolder) -> None:
     """End this process when its driver is gone, which closes standard input, or when its time is up."""
-    is_late = not select.select([0], [], [], order.job.resources.time_s)[0]
-    if is_late:
-        _ending.append("time")
+    limit_s = order.job.resources.time_s
+    if not select.select([0], [], [], limit_s)[0]:
+        with contextlib.suppress(AuditkitError, OSError):
+            folder.put(Result(order.job, None, f"no result within {limit_s:g} s", socket.gethostname(), limit_s))
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_S)
-    if is_late:
-        with contextlib.suppress(AuditkitError, OSError):
-            folder.put(_late(order))
     os._exit(128 + signal.SIGTERM)
-
-
-def _late(order: Order) -> Result:
-    limit_s = order.job.resources.time_s
-    return Result(order.job, None, f"no result within {limit_s:g} s", socket.gethostname(), limit_s)
 
 
 def _result(order: Order) -> Result:
@@ -95,27 +92,24 @@ def _result(order: Order) -> Result:
     began, node = time.monotonic(), socket.gethostname()
     try:
         run = _audited_run(order)
-    except BaseException as error:
-        if "time" in _ending:
-            return _late(order)
-        if _ending or not isinstance(error, Exception) or isinstance(error, StoreConflictError | OSError | MemoryError):
+    except Exception as error:
+        if _signals or isinstance(error, StoreConflictError | OSError | MemoryError):
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         reason = without_folder(error.message if isinstance(error, AuditkitError) else reason)
         lines = "; ".join(line.strip() for line in reason.splitlines() if line.strip()).replace(":; ", ": ")
-        why = shortened(inert_line(lines), LONGEST_REASON)  # one cell of a table
+        why = shortened(inert_line(lines), _LONGEST_REASON)
         return Result(order.job, None, why, node, round(time.monotonic() - began, 3))
     end_servers()  # getrusage counts a worker as soon as it has ended
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    peaks = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return Result(
         job=order.job,
         run=run.to_json(),
         reason=run.no_target.message if run.no_target is not None else "",
         node=node,
         seconds=round(time.monotonic() - began, 3),
-        cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
-        memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
+        memory_mb=max(peaks) // 1000,
     )
 
 
@@ -131,17 +125,14 @@ def _audited_run(order: Order) -> Run:
     # Cloning and installing need the network, and run nothing of the checkout; the audit has no network.
     job, cache = order.job, order.cache
     Path(cache).mkdir(parents=True, exist_ok=True)
-    here = [] if is_url(job.repository) else [job.repository]
-    if job.repository.startswith("file://"):
-        here = [urlsplit(job.repository).path]
-    named = [job.environment.interpreter] if job.environment.interpreter else []
+    here = [job.repository.removeprefix("file://")] if job.repository.startswith(("/", "file://")) else []
+    named = list(filter(None, [job.environment.interpreter]))
     read = [*here, *named, *filter(None, [job.config])]
     print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
     mounts = sandbox.Mounts([*read, *sandbox.interpreters(named, here)], [cache], network=True)
     place, python = _inside(order, mounts, step="prepare")
     pythons = sandbox.interpreters([*named, *filter(None, [python])], [place])
-    has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
-    mounts = sandbox.Mounts([*pythons, *read, place, cache], gpu=has_cuda)
+    mounts = sandbox.Mounts([*pythons, *read, place, cache], gpu=job.device is DeviceChoice.CUDA)
     return Run.from_json(_inside(order, mounts, step="audit", place=place, python=python))
 
 
@@ -163,8 +154,8 @@ def _audited(order: Order, place: Path, python: str | None) -> Run:
     spec = CheckoutSpec(f"{place}@{job.revision}" if job.revision else str(place), place, job.revision)
     config = read_configuration(Path(job.config) if job.config else None, place)
     options = RunOptions(config, device=job.device, uses_cache=True)
-    arms = (replace(options, python=python or options.python),)
-    return audit(AuditRequest(checkout=spec.text, arms=arms, probes=job.probes))
+    options = replace(options, python=python or options.python)
+    return audit(AuditRequest(checkout=spec.text, arms=(options,), probes=job.probes))
 
 
 class _Bounded(io.BytesIO):

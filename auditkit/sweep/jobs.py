@@ -22,7 +22,7 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.tickets.store import LOCK_FOLDER, locked
 
 _PLAN, _ANSWERED, _FAILED = "plan.jsonl", "results", "failed"
-_HINT = "auditkit sweep plan FILE.yaml > plan.jsonl writes a plan"
+_HINT = "`auditkit sweep plan FILE.yaml > plan.jsonl` writes a plan, and `auditkit sweep run` keeps it with its results"
 
 
 class Resources(msgspec.Struct, frozen=True):
@@ -87,11 +87,11 @@ def line_of(job: Job) -> str:
 def read_plan(path: Path) -> list[Job]:
     """Return the jobs of a plan. Raises BadInputError with file and line for an invalid one."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}", _HINT) from None
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BadInputError(f"{path}: {error.strerror}", _HINT) from None
     jobs: dict[str, Job] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -128,8 +128,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a job ended: with its `run`, as `audit --json` prints it, or with a `reason` for none.
 
-    A run that found no target has a reason, too. `seconds` is wall time, `cpu_seconds` that of all processes of the
-    job, and `memory_mb` the peak of the largest one.
+    A run that found no target has a reason, too. `seconds` is wall time, `memory_mb` the peak of the job's largest
+    process.
     """
 
     job: Job
@@ -137,7 +137,6 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     node: str = ""
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
     memory_mb: int = 0
 
 
@@ -154,11 +153,9 @@ class ResultsFolder:
         Raises BadInputError if it holds something else, StoreConflictError if a sweep runs in it or it cannot be
         written.
         """
-        if self.path.exists() and not (self.path / _PLAN).is_file():
-            if not self.path.is_dir():
-                raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
-            if any(entry.name != LOCK_FOLDER for entry in self.path.iterdir()):
-                raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
+        is_empty = self.path.is_dir() and all(entry.name == LOCK_FOLDER for entry in self.path.iterdir())
+        if self.path.exists() and not is_empty and not (self.path / _PLAN).is_file():
+            raise BadInputError(f"{self.path} is not the folder of a sweep, and it is not empty", "name a new one")
         with locked(self.path, timeout_s=0.0):
             for name in (_ANSWERED, _FAILED, "logs"):
                 (self.path / name).mkdir(exist_ok=True)
@@ -167,8 +164,6 @@ class ResultsFolder:
 
     def plan(self) -> list[Job]:
         """Return the jobs of the last plan. Raises BadInputError if this is not the folder of a sweep."""
-        if not (self.path / _PLAN).is_file():
-            raise BadInputError(f"{self.path} is not the folder of a sweep", "auditkit sweep run PLAN --results FOLDER")
         return read_plan(self.path / _PLAN)
 
     def answer_path(self, key: str) -> Path:
@@ -182,12 +177,6 @@ class ResultsFolder:
     def is_done(self, key: str) -> bool:
         """Whether a job has a result."""
         return self.answer_path(key).exists() or self.failure_path(key).exists()
-
-    def done(self) -> tuple[set[str], set[str]]:
-        """Return the keys of all jobs with a run, and of those that failed."""
-        answered, failed = ({path.stem for path in (self.path / name).glob("[!.]*.json")}
-                            for name in (_ANSWERED, _FAILED))  # fmt: skip
-        return answered, failed - answered
 
     def put(self, result: Result) -> None:
         """Write a result, unless the job has a run: the first one stays. Raises StoreConflictError if it cannot."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from auditkit import __version__
 from auditkit.audit.filing import Paperwork, Root, file_run
@@ -33,11 +35,6 @@ from auditkit.tickets.markdown import cell
 from auditkit.tickets.store import TicketFolder
 
 TICKETS = "tickets"
-_ANSWERS = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
-_JOB_COLUMNS = (
-    "key", "name", "repository", "revision", "python", "torch", "device", "status", "reason", "findings", "answers",
-    "node", "seconds", "cpu_seconds", "memory_mb",
-)  # fmt: skip
 NO_ANSWER = "sweep_job"
 """The probe of a result for a checkout without any result."""
 _Place = tuple[str, str, str, DeviceChoice]
@@ -45,25 +42,19 @@ _Place = tuple[str, str, str, DeviceChoice]
 
 @dataclass(frozen=True)
 class Reply:
-    """What one job returned: its run, which is empty if it failed, and `why` it checked no target.
+    """What one job wrote, with its run, which is empty if it has none."""
 
-    `result` is what the job wrote, None if it did not run.
-    """
-
-    job: Job
+    result: Result
     run: Run
-    why: str
-    result: Result | None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One checkout at one revision: its row of the table, and the reply of each column.
+    """One checkout at one revision: its first job, which names its row of the table, and the reply of each column.
 
     `run` is the matrix of it alone, with the names that an audit of it has.
     """
 
-    name: str
     job: Job
     replies: Mapping[str, Reply]
     run: Run
@@ -87,13 +78,13 @@ def merge(folder: ResultsFolder, jobs: Sequence[Job]) -> Merged:
     columns = _columns(replies)
     by_name: dict[str, dict[str, Reply]] = {}
     for one in replies:
-        by_name.setdefault(one.job.name, {}).setdefault(columns[_place(one.job)], one)
+        by_name.setdefault(one.result.job.name, {}).setdefault(columns[_place(one.result.job)], one)
     subjects = tuple(
-        Subject(name, next(iter(of_name.values())).job, of_name, _matrix(name, of_name))
+        Subject(next(iter(of_name.values())).result.job, of_name, _matrix(name, of_name))
         for name, of_name in by_name.items()
     )
     identity = hashlib.sha256("\n".join(job.key for job in jobs).encode()).hexdigest()[:12]
-    return Merged(tuple(columns.values()), subjects, _whole(f"sweep-{identity}", subjects, columns.values()))
+    return Merged(tuple(columns.values()), subjects, _whole(f"sweep-{identity}", subjects, tuple(columns.values())))
 
 
 def _place(job: Job) -> _Place:
@@ -102,12 +93,13 @@ def _place(job: Job) -> _Place:
 
 def _reply(folder: ResultsFolder, job: Job) -> Reply:
     """Return a job's reply without what differs in a second run: ids, times, and folders of this machine."""
-    result, spec = folder.read(job.key), job.environment
-    if result is None or result.run is None:
+    result = folder.read(job.key) or Result(job, reason="not run: it is planned, and no job ran it")
+    result = msgspec.structs.replace(result, job=job)  # the plan of that time may have named it otherwise
+    if result.run is None:
+        spec = job.environment
         planned = Environment(job.repository, job.revision, False, spec.python, spec.torch, job.device.value, "",
                               spec.interpreter, auditkit=__version__)  # fmt: skip
-        why = result.reason if result is not None else "not run: it is planned, and no job ran it"
-        return Reply(job, Run("", planned, ()), why, result)
+        return Reply(result, Run("", planned, ()))
     run = Run.from_json(result.run)
     run = replace(
         run,
@@ -118,16 +110,16 @@ def _reply(folder: ResultsFolder, job: Job) -> Reply:
         ),
         notes=tuple(map(without_folder, run.notes)),
     )
-    return Reply(job, run, result.reason, result)
+    return Reply(result, run)
 
 
 def _columns(replies: Sequence[Reply]) -> dict[_Place, str]:
     """Return the name of each column: of the environment of the first job that ran there, else as planned."""
     found: dict[_Place, Environment] = {}
     for one in sorted(replies, key=lambda one: not (one.run.environment.platform and one.run.environment.torch)):
-        found.setdefault(_place(one.job), one.run.environment)
-    environments = []
-    for interpreter, python, torch, device in (places := list(dict.fromkeys(_place(one.job) for one in replies))):
+        found.setdefault(_place(one.result.job), one.run.environment)
+    environments, places = [], list(dict.fromkeys(_place(one.result.job) for one in replies))
+    for interpreter, python, torch, device in places:
         own = Environment("", "", False, "", "", device.value, "", "the checkout's Python")
         environments.append(found[interpreter, python, torch, device] if interpreter or python or torch else own)
     return dict(zip(places, label_arms(environments, [device for *_, device in places]), strict=True))
@@ -162,11 +154,11 @@ def _matrix(name: str, replies: Mapping[str, Reply]) -> Run:
 def _completed(reply: Reply, examples: Mapping[tuple[str, str], ProbeResult]) -> Run:
     """Return the run of a job with every check in one order; one without a result is an error with its reason."""
     own = {(one.probe, one.fingerprint): one for one in reply.run.results}
-    why = reply.why or "no such target was found here"
+    why = reply.result.reason or "no such target was found here"
     results = tuple(
         own.get(check) or ProbeResult(
             one.probe, one.probe_version, one.target, Outcome.ERROR, why, one.fingerprint, location=one.location,
-            device=reply.job.device.value,
+            device=reply.result.job.device.value,
         )
         for check, one in examples.items()
         if check in own or not one.is_of_source
@@ -174,69 +166,61 @@ def _completed(reply: Reply, examples: Mapping[tuple[str, str], ProbeResult]) ->
     return replace(reply.run, results=results)
 
 
-def _whole(identity: str, subjects: Sequence[Subject], columns: Iterable[str]) -> Run:
+def _whole(identity: str, subjects: Sequence[Subject], columns: Sequence[str]) -> Run:
     """Return all subjects in one run: of several, each name begins with its subject's."""
     if len(subjects) == 1:
         return replace(subjects[0].run, id=identity)
-    runs = [_under(subject.name, subject.run) for subject in subjects]
-    arms = []
-    for label in columns:
-        joined = _joined(identity, [arm.run for run in runs for arm in run.matrix if arm.label == label])
-        place = replace(joined.environment, checkout=counted(len(subjects), "checkout"), revision="", dirty=False)
-        arms.append(Arm(label, replace(joined, environment=place)))
-    notes = tuple(f"{subject.name}: {note}" for subject in subjects for note in subject.run.notes)
-    return replace(_joined(identity, runs), environment=arms[0].run.environment, notes=notes, matrix=tuple(arms))
+    runs = [_under(subject.job.name, subject.run) for subject in subjects]
+    by_label = {label: [arm.run for run in runs for arm in run.matrix if arm.label == label] for label in columns}
+    arms = tuple(Arm(label, _joined(identity, of_arm)) for label, of_arm in by_label.items())
+    notes = tuple(f"{subject.job.name}: {note}" for subject in subjects for note in subject.run.notes)
+    return replace(_joined(identity, runs), notes=notes, matrix=arms)
 
 
 def _joined(identity: str, runs: Sequence[Run]) -> Run:
+    place = replace(runs[0].environment, checkout=counted(len(runs), "checkout"), revision="", dirty=False)
     results = tuple(result for run in runs for result in run.results)
-    return Run(identity, runs[0].environment, results, tuple(reading for run in runs for reading in run.targets))
+    return Run(identity, place, results, tuple(reading for run in runs for reading in run.targets))
 
 
 def _under(name: str, run: Run) -> Run:
     """Return a run whose targets, files and fingerprints begin with the name of their checkout."""
-    return replace(
-        run,
-        results=tuple(_result_under(name, one) for one in run.results),
-        targets=tuple(
-            replace(one, target=replace(one.target, call=f"{name}/{one.target.call}")) for one in run.targets
-        ),
-        matrix=tuple(Arm(arm.label, _under(name, arm.run)) for arm in run.matrix),
-    )
+    results = tuple(_result_under(name, one) for one in run.results)
+    targets = tuple(replace(one, target=replace(one.target, call=f"{name}/{one.target.call}")) for one in run.targets)
+    arms = tuple(Arm(arm.label, _under(name, arm.run)) for arm in run.matrix)
+    return replace(run, results=results, targets=targets, matrix=arms)
 
 
 def _result_under(name: str, one: ProbeResult) -> ProbeResult:
     target = one.target if one.probe == NO_ANSWER else f"{name}/{one.target}"
-    head, mark, tail = one.fingerprint.partition(one.target)
     places = {
         key: replace(place, file=f"{name}/{place.file}")
         for key in ("location", "statement", "excerpt")
         if (place := getattr(one, key)) is not None
     }
-    return replace(one, target=target, fingerprint=f"{head}{target}{tail}" if mark else one.fingerprint, **places)
+    return replace(one, target=target, fingerprint=one.fingerprint.replace(one.target, target, 1), **places)
 
 
 def exit_code(merged: Merged) -> ExitCode:
     """Return FINDINGS for any finding, else NOTHING_MEASURED for anything without a result."""
-    results = [one for arm in merged.run.matrix for one in arm.run.results]
-    if any(one.severity for one in (*results, *merged.run.results)):
+    results = merged.run.results
+    if any(one.severity for one in results):
         return ExitCode.FINDINGS
-    has_error = any(one.outcome is Outcome.ERROR for one in results)
-    is_incomplete = has_error or any(one.why for each in merged.subjects for one in each.replies.values())
+    reasons = [one.result.reason for each in merged.subjects for one in each.replies.values()]
+    is_incomplete = any(reasons) or any(one.outcome is Outcome.ERROR for one in results)
     return ExitCode.NOTHING_MEASURED if is_incomplete else ExitCode.OK
 
 
 def write_merged(merged: Merged, out: Path) -> list[Path]:
     """Write the matrix as a run, a page and a table, and the jobs as CSV. Raises StoreConflictError."""
     page, overview = run_page(Sources(merged.run, load_catalog())), markdown_table(merged)
-    replies = (one for each in merged.subjects for one in each.replies.values())
+    page = replace(page, sections=(Section("Checkouts by environment", (overview,)), *page.sections))
+    jobs = [_job_row(one) for each in merged.subjects for one in each.replies.values()]
     files = {
         "matrix.json": json_text(merged.run.to_json()),
-        "matrix.html": html_page(
-            replace(page, sections=(Section("Checkouts by environment", (overview,)), *page.sections))
-        ),
+        "matrix.html": html_page(page),
         "matrix.md": f"{overview}\n".encode(),
-        "jobs.csv": csv_bytes([_JOB_COLUMNS, *map(_job_row, replies)]),
+        "jobs.csv": csv_bytes([[*jobs[0]], *([*row.values()] for row in jobs)]),
     }
     for name, data in files.items():
         write_file(out / name, data)
@@ -253,7 +237,7 @@ def file_tickets(merged: Merged, tickets: Path) -> int:
             root = Root(Path.cwd() if is_url(repository) else Path(repository))
             paperwork = Paperwork(load_catalog(), batch=1, agent=None, source=".", root=root)
             run = replace(subject.run, id=merged.run.id)
-            filed = file_run(run, TicketFolder(tickets / subject.name), paperwork)
+            filed = file_run(run, TicketFolder(tickets / subject.job.name), paperwork)
             count += sum(one.ticket is not None for one in filed.results)
     return count
 
@@ -267,7 +251,7 @@ def markdown_table(merged: Merged) -> str:
     rows = [["checkout", "revision", *merged.columns], ["---"] * (len(merged.columns) + 2)]
     for one in merged.subjects:
         cells = [_cell(one.replies.get(at), reasons) for at in merged.columns]
-        rows.append([cell(one.name), f"`{one.job.revision[:10]}`" if one.job.revision else "", *cells])
+        rows.append([cell(one.job.name), f"`{one.job.revision[:10]}`" if one.job.revision else "", *cells])
     lines = [f"| {' | '.join(row)} |" for row in rows]
     lines += ["", *(f"{number}. {cell(reason)}" for number, reason in enumerate(reasons, 1))] if reasons else []
     return "\n".join(lines)
@@ -276,10 +260,10 @@ def markdown_table(merged: Merged) -> str:
 def _cell(reply: Reply | None, reasons: list[str]) -> str:
     if reply is None:
         return "not planned"
-    if any(one.outcome in _ANSWERS for one in reply.run.results):
+    if _answers(reply.run):
         return findings_in_words(reply.run)
     messages = [one.message.partition("\n")[0] for one in reply.run.results]
-    why = reply.why or next(iter(messages), "no target was found")
+    why = reply.result.reason or next(iter(messages), "no target was found")
     if why not in reasons:
         reasons.append(why)
     return f"no result ({reasons.index(why) + 1})"
@@ -295,16 +279,13 @@ def findings_in_words(run: Run) -> str:
 
 
 def _answers(run: Run) -> int:
-    return sum(one.outcome in _ANSWERS for one in run.results)
+    return run.summary["reproduced"] + run.summary["not_reproduced"]
 
 
-def _job_row(reply: Reply) -> Sequence[object]:
-    job, result, environment = reply.job, reply.result or Result(reply.job), reply.run.environment
-    status = "not run" if reply.result is None else "failed" if result.run is None else "answered"
-    found = sum(one.outcome is Outcome.REPRODUCED for one in reply.run.results)
-    counts = (found, _answers(reply.run)) if result.run is not None else ("", "")
-    return (
-        job.key, job.name, job.repository, job.revision, environment.python or environment.interpreter,
-        environment.torch, job.device, status, result.reason, *counts,
-        result.node, result.seconds, result.cpu_seconds, result.memory_mb,
-    )  # fmt: skip
+def _job_row(reply: Reply) -> dict[str, object]:
+    result = reply.result
+    return {
+        "key": result.job.key, "name": result.job.name, "status": "failed" if result.run is None else "answered",
+        "reason": result.reason, "findings": reply.run.summary["reproduced"], "node": result.node,
+        "seconds": result.seconds, "memory_mb": result.memory_mb,
+    }  # fmt: skip

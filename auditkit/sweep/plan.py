@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -11,15 +10,15 @@ from pathlib import Path
 
 from auditkit.config.yaml_reader import YamlFile
 from auditkit.model.enums import DeviceChoice
+from auditkit.probing.checkout.checkout import parse_checkout
 from auditkit.probing.engine.catalog import load_catalog, select
 from auditkit.sweep.jobs import EnvironmentSpec, Job, Resources
-from auditkit.sweep.preparation import is_url, resolve, short_name
+from auditkit.sweep.preparation import URL, resolve, short_name
 
 _IDLE_WORKER_MB = 700
 """A worker that runs no probe yet: torch, and what the target imports."""
 _HOST_MB = 200
 _SHORT = 12
-_NAME = re.compile(r"[\w.+-][\w.+ -]*")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Plan:
     `time_limit` is seconds for a job.
     """
 
-    checkouts: tuple[Checkout, ...] = ()
+    checkouts: tuple[Checkout, ...]
     torch: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
     interpreters: tuple[str, ...] = ()
@@ -61,50 +60,32 @@ def read_plan_file(path: Path) -> Plan:
     folder = Path(os.path.abspath(path)).parent
     listed = file.value.get("checkouts") if isinstance(file.value, dict) else None
     if isinstance(listed, list):  # a text is a checkout, too
-        named = [{"url" if is_url(str(each)) else "path": each} if isinstance(each, str) else each for each in listed]
-        file.value["checkouts"] = named
+        file.value["checkouts"] = [{"path": each} if isinstance(each, str) else each for each in listed]
     plan = file.convert(Plan, "plan")
-    if not plan.checkouts:
-        raise file.error("$", "no checkouts", "checkouts: a list of folders, DIR@REVISION, or URLs")
-    checkouts = [_placed(file, f"$.checkouts[{number}]", one, folder) for number, one in enumerate(plan.checkouts)]
-    interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
-    for number, one in enumerate(checkouts):
-        if one.name in (other.name for other in checkouts[:number]):
+    checkouts: dict[str, Checkout] = {}
+    for number, one in enumerate(plan.checkouts):
+        if bool(one.path) == bool(one.url):
+            hint = "path: ../trainer"
+            raise file.error(f"$.checkouts[{number}]", "a checkout has a path or a url, and not both", hint)
+        found = checkout_of(one.repository, folder)
+        name, config = one.name or found.name, _absolute(one.config, folder) if one.config else ""
+        if name in checkouts:
             hint = "give it a name: of its own; revisions: lists several of one checkout"
-            raise file.error(f"$.checkouts[{number}]", f"a second checkout is called {one.name}", hint)
-    return replace(plan, checkouts=tuple(checkouts), interpreters=interpreters)
-
-
-def _placed(file: YamlFile, place: str, one: Checkout, folder: Path) -> Checkout:
-    if bool(one.path) == bool(one.url):
-        raise file.error(place, "a checkout has a path or a url, and not both", "path: ../trainer")
-    if one.url and not is_url(one.url):
-        raise file.error(place, f"{one.url} is not the URL of a repository", "a folder is a path:")
-    if one.name and not _NAME.fullmatch(one.name):
-        raise file.error(place, f"{one.name!r} is not a name for a checkout", "letters, digits, and . _ + -")
-    found = checkout_of(one.repository, folder)
-    return replace(
-        found,
-        name=one.name or found.name,
-        revisions=one.revisions or found.revisions,
-        requirements=one.requirements,
-        config=_absolute(one.config, folder) if one.config else "",
-    )
+            raise file.error(f"$.checkouts[{number}]", f"a second checkout is called {name}", hint)
+        revisions = one.revisions or found.revisions
+        checkouts[name] = Checkout(found.path, found.url, name, revisions, one.requirements, config)
+    interpreters = tuple(_absolute(each, folder) for each in plan.interpreters)
+    return replace(plan, checkouts=tuple(checkouts.values()), interpreters=interpreters)
 
 
 def checkout_of(text: str, folder: Path = Path()) -> Checkout:
-    """Return the checkout of a URL or a folder, either with `@REVISION`. Relative paths begin in `folder`."""
-    at = text.rfind("@")
-    head, revisions = (text[:at], (text[at + 1 :],)) if 0 < at < len(text) - 1 else (text, ())
-    if is_url(text):
-        # The @ of an address (`git@host:`) begins no revision.
-        if not is_url(head) or "/" not in (head.partition("://")[2] or head.partition(":")[2]):
-            head, revisions = text, ()
-        return Checkout("", head, short_name(head), revisions)
-    if os.path.isdir(_absolute(text, folder)):
-        head, revisions = text, ()
-    whole = _absolute(head, folder)
-    return Checkout(whole, "", short_name(whole), revisions)
+    """Return the checkout of a URL or of a path from `folder`, with or without `@REVISION`. Raises BadInputError."""
+    if found := URL.fullmatch(text):
+        url, revision = found.groups()
+        return Checkout("", url, short_name(url), (revision,) if revision else ())
+    spec = parse_checkout(_absolute(text, folder))
+    place = str(spec.directory)
+    return Checkout(place, "", short_name(place), (spec.revision,) if spec.revision else ())
 
 
 def _absolute(path: str, folder: Path) -> str:

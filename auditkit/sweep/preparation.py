@@ -17,25 +17,18 @@ from auditkit.cache_folder import private_folder
 from auditkit.errors import BadInputError
 from auditkit.git_process import fetch_with_git
 from auditkit.model.enums import DeviceChoice
-from auditkit.model.text import shortened
 from auditkit.probing.checkout import git
 from auditkit.sweep.jobs import EnvironmentSpec
 from auditkit.tickets.store import locked
 
-_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:)\S+")
+URL = re.compile(r"((?:[a-z][a-z0-9+.-]*://[^/\s]*|[\w.-]+@[\w.-]+:)\S+?)(?:@([^@\s]+))?")
+"""`https://host/owner/name`, `git@host:owner/name`, either with `@REVISION`."""
 _MADE_WITHIN_S = 3600.0
-LONGEST_REASON = 400
-"""Characters of a reason, which is a cell of a table."""
 _READY = "auditkit-ready"
-_BESIDE_TORCH = "numpy"
-"""torch's own wheels do not install it."""
 
 
 def cache_folder() -> Path:
-    """Return the user's own folder for clones and environments.
-
-    Raises BadInputError if other users can write in each such folder: auditkit runs what is in it.
-    """
+    """Return the user's own folder for clones and environments. Raises BadInputError if others can write in it."""
     place = private_folder("sweep")
     if not place:
         raise BadInputError("other users can write in the cache folder", "chmod go-w it, or name another: --cache DIR")
@@ -43,8 +36,8 @@ def cache_folder() -> Path:
 
 
 def is_url(repository: str) -> bool:
-    """Whether git has to fetch it: `https://host/owner/name`, `git@host:owner/name`."""
-    return _URL.fullmatch(repository) is not None
+    """Whether git has to fetch it."""
+    return URL.fullmatch(repository) is not None
 
 
 def short_name(repository: str) -> str:
@@ -53,45 +46,33 @@ def short_name(repository: str) -> str:
 
 
 def folder_of(repository: str, revision: str, cache: Path) -> Path:
-    """Return the folder of a repository that has `revision`: itself, or a mirror in `cache`.
-
-    Raises BadInputError if there is no such repository or revision, and if git cannot fetch it.
-    """
+    """Return the folder of a repository, or its mirror in `cache`. Raises BadInputError if there is none."""
     place = _mirror(repository, revision, cache) if is_url(repository) else Path(repository)
-    _resolve_here(place, revision)
+    if not place.is_dir():
+        raise BadInputError(f"no such directory: {place}", "a checkout is a directory of this machine, or a URL")
     return place
 
 
 def resolve(repository: str, revision: str) -> str:
-    """Return the full commit that `revision` ("" for the newest) names; "" for a folder outside git.
-
-    Raises BadInputError if there is none.
-    """
+    """Return the full commit of `revision` ("": the newest); "" outside git. Raises BadInputError if there is none."""
     if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", revision):
         return revision
     if not is_url(repository):
-        return _resolve_here(Path(repository), revision)
+        found = git.find_repository(Path(repository))
+        if found is None and revision:
+            raise BadInputError(f"{repository} is not in a git repository, so it has no revision {revision!r}")
+        if found is None:
+            return ""
+        is_newest = not revision and found.has_work_tree
+        return git.current_revision(found) if is_newest else git.resolve_revision(found, revision or "HEAD")
     name = revision or "HEAD"
     lines = _fetched("read", repository, Path.cwd(), "ls-remote", "--", repository, name, f"{name}^{{}}").splitlines()
-    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
+    commits = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
     best = [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}", name]
-    commit = next((found[ref] for ref in best if ref in found), "")
+    commit = next((commits[ref] for ref in best if ref in commits), "")
     if not commit:
         raise BadInputError(f"{repository} has no revision {revision!r}", "name a branch, a tag, or a whole commit")
     return commit
-
-
-def _resolve_here(folder: Path, revision: str) -> str:
-    if not folder.is_dir():
-        raise BadInputError(f"no such directory: {folder}", "a checkout is a directory of this machine, or a URL")
-    found = git.find_repository(folder)
-    if found is None:
-        if revision:
-            raise BadInputError(f"{folder} is not in a git repository, so it has no revision {revision!r}")
-        return ""
-    if revision or not found.has_work_tree:
-        return git.resolve_revision(found, revision or "HEAD")
-    return git.current_revision(found)
 
 
 def _mirror(url: str, revision: str, cache: Path) -> Path:
@@ -100,23 +81,16 @@ def _mirror(url: str, revision: str, cache: Path) -> Path:
     place = cache / "repositories" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     with locked(cache / "locks" / name, _MADE_WITHIN_S):
-        if not (place / "HEAD").is_file():
-            half = place.with_suffix(f".{os.getpid()}.half")
-            try:
-                _fetched("clone", url, place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
-                half.rename(place)
-            finally:
-                shutil.rmtree(half, ignore_errors=True)
-        elif not _has(place, revision):
-            fetch_with_git(place, "fetch", "--quiet", "--prune", "origin")
-        if not _has(place, revision):
-            # A commit that no branch holds any more: the server may still send it by its name.
-            fetch_with_git(place, "fetch", "--quiet", "origin", revision)
+        if not place.is_dir():
+            half = place.with_suffix(".half")
+            shutil.rmtree(half, ignore_errors=True)
+            _fetched("clone", url, place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
+            half.rename(place)
+        # A commit that no branch holds any more: the server may still send it by its name.
+        for wanted in (("--prune", "origin"), ("origin", revision)):
+            if git.run_git(place, "cat-file", "-e", f"{revision}^{{commit}}").returncode != 0:
+                fetch_with_git(place, "fetch", "--quiet", *wanted)
     return place
-
-
-def _has(repository: Path, revision: str) -> bool:
-    return git.run_git(repository, "cat-file", "-e", f"{revision}^{{commit}}").returncode == 0
 
 
 def _fetched(verb: str, url: str, folder: Path, *arguments: str) -> str:
@@ -134,10 +108,10 @@ def interpreter_for(spec: EnvironmentSpec, device: DeviceChoice, cache: Path) ->
 
     One process makes an environment, and the others wait for it. Raises BadInputError with the reason if it cannot.
     """
-    if spec.interpreter or not (spec.torch or spec.python or spec.requirements):
+    if spec.interpreter or not (spec.torch or spec.python):
         return spec.interpreter or None
     torch = f"torch=={spec.torch}{'' if spec.torch.count('.') >= 2 else '.*'}" if spec.torch else "torch"
-    lines = [torch, _BESIDE_TORCH, *spec.requirements]
+    lines = [torch, "numpy", *spec.requirements]  # torch's own wheels do not install numpy
     kind = "gpu" if device is DeviceChoice.CUDA else "cpu"
     digest = hashlib.sha256(json.dumps([spec.python, spec.index, kind, lines]).encode()).hexdigest()[:12]
     name = f"py{spec.python or 'any'}-torch{spec.torch or 'any'}-{kind}-{digest}"
@@ -181,4 +155,4 @@ def _run(command: Sequence[str], what: str) -> None:
         # The number of its attempts and their seconds differ each time.
         words = " ".join(line for line in lines if line and not re.match("hint:|warning|.*Request failed after", line))
         why = re.sub(r"\b(error|cause): ", "", words) or "the installer gave no reason"
-        raise BadInputError(f"{what}: {shortened(why, LONGEST_REASON)}")
+        raise BadInputError(f"{what}: {why}")

@@ -48,6 +48,8 @@ def _block(block: Block, level: int) -> str:
 
 def _section(section: Section, level: int) -> str:
     title, inside = escape(inert(section.title)), "".join(_block(each, level) for each in section.blocks)
+    if not inside:
+        return ""
     if not section.severity and not section.is_folded:
         return f"<section><h{level}>{title}</h{level}>\n{inside}</section>\n"
     severity = escape(section.severity)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from auditkit.model.enums import Evidence
 from auditkit.model.runs.measurement import Measurement
@@ -73,64 +72,52 @@ def _growths(result: ProbeResult) -> list[Picture]:
         if one.name.endswith("_law")
     }
     far = {one.name for one in result.measurements if one.evidence is Evidence.EXTRAPOLATED}
-    names = sorted(dict.fromkeys(one.name for one in drawn), key=lambda name: name not in laws)
-    named = ([one for one in drawn if one.name == name] for name in names if name in laws or name in far)
-    made = (_growth(result, taken, laws.get(taken[0].name, result.law)) for taken in named)
-    return [picture for picture in made if picture is not None][:1]
+    for name in sorted(dict.fromkeys(one.name for one in drawn), key=lambda name: name not in laws):
+        taken = [one for one in drawn if one.name == name]
+        picture = _growth(result, taken, laws.get(name, result.law)) if name in laws or name in far else None
+        if picture is not None:
+            return [picture]
+    return []
 
 
 def _growth(result: ProbeResult, taken: Sequence[Measurement], law: str) -> Picture | None:
     """Measured points joined by a line, which is dashed to those that are extrapolated."""
 
-    def values(key: str) -> set[Any]:
-        return {one.case[key] for one in taken if _finite(one.case.get(key)) is not None}
+    def sized(key: str) -> list[Measurement]:
+        return [one for one in taken if _finite(one.case.get(key)) is not None]
 
-    size = max(_SIZES, key=lambda key: len(values(key)))
-    dtype = Counter(str(one.case.get("dtype", "")) for one in taken if size in one.case).most_common(1)
-    own = [one for one in taken if _finite(one.case.get(size)) is not None]
-    own = [one for one in own if str(one.case.get("dtype", "")) == dtype[0][0]]
-    points = {
-        is_far: sorted((float(each.case[size]), float(each.value)) for each in own
-                       if (each.evidence is Evidence.EXTRAPOLATED) is is_far)
+    size = max(_SIZES, key=lambda key: len({one.case[key] for one in sized(key)}))
+    dtypes = Counter(str(one.case.get("dtype", "")) for one in sized(size)).most_common(1)
+    own = [one for one in sized(size) if str(one.case.get("dtype", "")) == dtypes[0][0]]
+    near, far = (
+        sorted((float(one.case[size]), float(one.value)) for one in own
+               if (one.evidence is Evidence.EXTRAPOLATED) is is_far)
         for is_far in (False, True)
-    }  # fmt: skip
-    near, far = points[False], points[True]
+    )  # fmt: skip
     if len({x for x, _ in near}) < 2 or len({x for x, _ in (*near, *far)}) < 3:
         return None
-    unit, name = own[0].unit, own[0].name
-    high_x, high_y = (max(values) for values in zip(*near, *far, strict=True))
-    x_ticks, y_ticks = _ticks(high_x), _ticks(high_y)
-    step_x, step_y = (_WIDTH - _LEFT - _RIGHT) / x_ticks[-1], (_HEIGHT - _BOTTOM - _TOP) / y_ticks[-1]
+    unit, name, dtype = own[0].unit, own[0].name, dtypes[0][0]
+    high_x, high_y = (max(values) or 1.0 for values in zip(*near, *far, strict=True))
 
     def at(x: float, y: float) -> tuple[float, float]:
-        return _LEFT + x * step_x, _HEIGHT - _BOTTOM - y * step_y
+        right, up = (_WIDTH - _LEFT - _RIGHT) * x / high_x, (_HEIGHT - _BOTTOM - _TOP) * y / high_y
+        return _LEFT + right, _HEIGHT - _BOTTOM - up
 
     parts = [_text(_LEFT, 16, f"law: {law}" if law else "", "strong")]
-    for value in y_ticks:
-        left, y = at(0, value)
-        parts += [_line("rule", (left, y), at(x_ticks[-1], value)),
-                  _text(left - 6, y + 4, format_value(value, unit), "soft", "end")]  # fmt: skip
-    for value in x_ticks:
-        x, y = at(value, 0)
-        parts.append(_text(x, y + 16, f"{value:.4g}", "soft", "middle"))
-    of_dtype = f" of {dtype[0][0]}" if dtype[0][0] else ""
+    for share in (0.0, 0.5, 1.0):
+        (left, y), (x, bottom) = at(0, high_y * share), at(high_x * share, 0)
+        parts += [_line("rule", (left, y), (_WIDTH - _RIGHT, y)),
+                  _text(left - 6, y + 4, format_value(high_y * share, unit), "soft", "end"),
+                  _text(x, bottom + 16, f"{high_x * share:.4g}", "soft", "middle")]  # fmt: skip
+    of_dtype = f" of {dtype}" if dtype else ""
     parts.append(_text((_LEFT + _WIDTH) / 2, _HEIGHT - 10, f"{size}{of_dtype} [count]", "", "middle"))
     parts.append(_line("fit", *(at(*each) for each in near)))
     parts += [_line("far", *(at(*each) for each in (near[-1], *far)))] if far else []
-    for kind, drawn in (("dot", near), ("open", far)):
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{kind}"/>' for x, y in (at(*one) for one in drawn)]
+    for kind, points in (("dot", near), ("open", far)):
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{kind}"/>' for x, y in (at(*one) for one in points)]
     x, y = max((*near, *far))
     told = f"{name.replace('_', ' ')}: {law + ', ' if law else ''}{format_value(y, unit)} at {format_value(x)} {size}"
     return _drawing(parts, _HEIGHT, f"{told}{' (extrapolated)' if far else ''}", result)
-
-
-def _ticks(high: float) -> list[float]:
-    """Round numbers from 0 to beyond `high`, in at most four steps."""
-    if high <= 0:
-        return [0.0, 1.0]
-    power = 10.0 ** math.floor(math.log10(high / 4))
-    step = next(power * part for part in (1, 2, 2.5, 5, 10) if power * part >= high / 4 * (1 - 1e-9))
-    return [step * number for number in range(math.ceil(high / step - 1e-9) + 1)]
 
 
 def _boundaries(result: ProbeResult) -> Iterator[Picture]:

@@ -20,6 +20,8 @@ _LOOK_S = 0.02
 class LocalPool:
     """At most `jobs` processes, whose declared memory never sums to more than this machine has, started in order."""
 
+    OPTIONS = ()
+
     def __init__(self, folder: Path, jobs: int | None, _options: object = None) -> None:
         self._logs, self._node = folder / "logs", socket.gethostname()
         self.capacity = jobs or os.cpu_count() or 1

@@ -33,14 +33,21 @@ _IN_QUEUE = 1000
 _OF_RAY = ("OMP_NUM_THREADS",)
 """Ray makes a worker use a thread for each core that its task requests; on other engines torch decides."""
 _LOOK_S = 0.2
+_REASONS = {
+    "NodeDiedError": "its node is lost",
+    "OutOfMemoryError": "Ray killed it: its node had no memory left",
+    "WorkerCrashedError": "Ray's worker that ran it was killed, perhaps because memory ran out",
+}
 
 
 class RayCluster:
     """A Ray cluster: each job is a task with its processor core, memory and GPUs, which Ray never retries.
 
-    Options: `address`, `HOST:PORT` of the head node; without it RAY_ADDRESS, or the cluster of this machine. Raises
+    `address` is `HOST:PORT` of the head node; without it RAY_ADDRESS, or the cluster of this machine. Raises
     BadInputError if Ray is not installed, or if no cluster responds.
     """
+
+    OPTIONS = ("address",)
 
     def __init__(self, folder: Path, jobs: int | None, options: Mapping[str, str]) -> None:
         if importlib.util.find_spec("ray") is None:
@@ -152,21 +159,10 @@ class _Driver:
                 # No task can run any more: none is to lose an attempt.
                 raise SystemExit("the node of Ray's that this machine is part of is gone") from error
             except self._ray.exceptions.RayError as error:
-                code, (reason, node) = None, _reason_of(self._ray.exceptions, error)
+                kind, named = type(error).__name__, re.search(r"Node IP: ([^\s,]+)", str(error), re.IGNORECASE)
+                reason = _REASONS.get(kind, f"Ray: {kind}: {inert_line(str(error))[:300]}")
+                code, node = None, named.group(1) if named else ""
             self._pipe.send(Ended(key, code, reason, node))
-
-
-def _reason_of(kinds: Any, error: Exception) -> tuple[str, str]:
-    """Return why Ray has no result of a task, and its node if Ray names it."""
-    named = re.search(r"Node IP: ([^\s,]+)", str(error), re.IGNORECASE)
-    reasons = {
-        kinds.NodeDiedError: "its node is lost",
-        kinds.OutOfMemoryError: "Ray killed it: its node had no memory left",
-        kinds.WorkerCrashedError: "Ray's worker that ran it was killed, perhaps because memory ran out",
-    }
-    other = f"Ray: {type(error).__name__}: {inert_line(str(error))[:300]}"
-    reason = next((words for kind, words in reasons.items() if isinstance(error, kind)), other)
-    return reason, named.group(1) if named else ""
 
 
 def main(descriptor: str, address: str, name: str) -> int:

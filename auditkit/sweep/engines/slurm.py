@@ -9,10 +9,8 @@ import math
 import os
 import pickle
 import re
-import shutil
 import subprocess
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,18 +49,17 @@ _UNREACHABLE = re.compile(r"Unable to contact|Connection refused|Socket timed ou
 class SlurmQueue:
     """A Slurm cluster's queue: each job has its core, memory, GPUs and time limit, and is never requeued.
 
-    Options: `partition`, `account`, `qos`, `constraint`, `exclude`, and `poll_s`, the seconds between two looks at the
-    queue. auditkit takes over jobs that an earlier sweep of the same folder left. Raises BadInputError if submitit
-    or Slurm is not installed, or if the controller does not respond.
+    `poll_s` is the seconds between two looks at the queue; the other options are sbatch's. auditkit takes over jobs
+    that an earlier sweep of the same folder left. Raises BadInputError if submitit or Slurm is not installed, or if
+    the controller does not respond.
     """
+
+    OPTIONS = ("partition", "account", "qos", "constraint", "exclude", "poll_s")
 
     def __init__(self, folder: Path, jobs: int | None, options: Mapping[str, str]) -> None:
         if importlib.util.find_spec("submitit") is None:
             hint = "in a clone of auditkit: pip install '.[slurm]', here and on every node"
             raise BadInputError("submitit is not installed here", hint)
-        missing = next((name for name in ("sbatch", "squeue", "scancel") if shutil.which(name) is None), None)
-        if missing is not None:
-            raise BadInputError(f"this machine has no {missing}", "start the sweep on a login node of the cluster")
         self._options = dict(options)
         poll_s = self._options.pop("poll_s", str(_POLL_S))
         if not re.fullmatch(r"\d+(\.\d+)?", poll_s):
@@ -118,11 +115,9 @@ class SlurmQueue:
         """Submit one array for all waiting jobs with the same resources, once between two looks at the queue."""
         if not self._waiting or time.monotonic() - self._submitted_at < self._poll_s:
             return
-        groups: dict[Resources, list[Task]] = defaultdict(list)
-        for task in self._waiting:
-            groups[task.resources].append(task)
-        self._waiting = []
-        for resources, tasks in groups.items():
+        waiting, self._waiting = self._waiting, []
+        for resources in dict.fromkeys(task.resources for task in waiting):
+            tasks = [task for task in waiting if task.resources == resources]
             while tasks and self._submit_array(resources, tasks[: self._array]):
                 tasks = tasks[self._array :]
             self._waiting += tasks
@@ -170,14 +165,9 @@ class SlurmQueue:
             return [executor.submit(run_command, task.command, log) for task, log in zip(tasks, logs, strict=True)]
 
     def _found(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """Return the jobs of this sweep in the queue, with their commands; delete submitit's files of others."""
-        live = {job for job, (state, _) in self._queue().items() if state not in _OVER}
-        arrays = {job.partition("_")[0] for job in live}
-        for path in self._folder.iterdir():
-            if re.split("[_.]", path.name)[0] not in arrays:
-                path.unlink(missing_ok=True)
+        """Return the jobs of this sweep in the queue, with their commands."""
         found: dict[str, tuple[str, tuple[str, ...]]] = {}
-        for job in live:
+        for job in (job for job, (state, _) in self._queue().items() if state not in _OVER):
             try:
                 command, log = pickle.loads((self._folder / f"{job}_submitted.pkl").read_bytes()).args
                 found[Path(log).stem] = job, command
@@ -234,5 +224,6 @@ def _call(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         words = str(error)
     if words:
-        raise BadInputError(f"{command[0]}: {inert_line(words)[:300]}", "`sinfo` shows whether Slurm responds here")
+        hint = "start the sweep on a login node, where `sinfo` shows that Slurm responds"
+        raise BadInputError(f"{command[0]}: {inert_line(words)[:300]}", hint)
     return done.stdout

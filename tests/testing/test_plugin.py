@@ -1,4 +1,4 @@
-"""The fixture and the marker `auditkit`, as a stranger's tests meet them; and the recipes of docs/testing.md and testing-steps.md."""
+"""The fixture and the marker `auditkit`, as a stranger's tests meet them; and the recipes of docs/testing*.md."""
 
 from __future__ import annotations
 

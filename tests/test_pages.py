@@ -1,4 +1,4 @@
-"""docs/reports.md, compare.md, bisect.md and cage.md: their commands run here on small projects, and print what the pages show."""
+"""docs/reports.md, compare.md, bisect.md and cage.md: their commands print here what the pages show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/architecture.md shows of the layers, drawn from the import table and the packages.
+"""What docs/architecture.md shows of the packages, drawn from their docstrings.
 
 python -m tests.architecture --write
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.evidence import fill
-from tests.layers import LAYERS, Layer
 from tests.project_files import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
@@ -28,20 +27,9 @@ def packages(package: Path) -> Iterator[str]:
             yield f"{'  ' * (depth - 1)}- `{name}`: {text}"
 
 
-def import_table(layers: Mapping[str, Layer]) -> str:
-    """What each layer may import, in words."""
-    lines = ["| layer | of ours | of others | inside functions only |", "|---|---|---|---|"]
-    for name, layer in layers.items():
-        late = layer.in_functions | layer.calls_only | layer.optional
-        cells = [" ".join(sorted(part)) for part in (layer.ours - {name}, layer.others - layer.optional, late)]
-        lines.append("| `" + name + "` | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def page(text: str, layers: Mapping[str, Layer] = LAYERS) -> str:
-    """The page `text` with its written blocks as the table and the packages have them now."""
-    blocks = {"packages": "\n".join(packages(PACKAGE)), "imports": import_table(layers)}
-    return fill(text, "architecture", blocks)
+def page(text: str) -> str:
+    """The page `text` with the packages of the first level as they are now."""
+    return fill(text, "architecture", {"packages": "\n".join(line for line in packages(PACKAGE) if line[0] == "-")})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The import table: the tests hold the source to it, and docs/architecture.md is drawn from it."""
+"""The import table: the tests hold the source to it."""
 
 from __future__ import annotations
 

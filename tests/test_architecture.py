@@ -1,4 +1,4 @@
-"""docs/architecture.md is what the import table and the packages say."""
+"""docs/architecture.md is what the packages say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.architecture import PAGE, packages, page
 
 
-def test_the_page_is_drawn_from_the_table_and_the_packages(request: pytest.FixtureRequest) -> None:
+def test_the_page_is_drawn_from_the_packages(request: pytest.FixtureRequest) -> None:
     text = PAGE.read_text(encoding="utf-8")
     if request.config.getoption("--update-golden", default=False):
         PAGE.write_text(page(text), encoding="utf-8")

@@ -39,11 +39,11 @@ HOOK, _ = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 def test_the_page_shows_what_its_commands_print(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     put(tmp_path, "trainer/norms.py", NAIVE)
     put(tmp_path, "more.txt", OTHER)
-    put(tmp_path, "mended.txt", RIGHT)
+    put(tmp_path, "fixed.txt", RIGHT)
     page_git(tmp_path, "init", "-q", "--template=")
     page_git(tmp_path, "add", ".")
     page_git(tmp_path, "commit", "-qm", "base")
-    assert len(BLOCK.findall(PAGE.read_text("utf-8"))) == 2
+    assert len(BLOCK.findall(PAGE.read_text("utf-8"))) == 1
     check_page(PAGE, tmp_path, request.config.getoption("--update-golden"))
 
 

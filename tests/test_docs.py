@@ -115,6 +115,17 @@ def test_a_broken_link_is_seen() -> None:
     assert broken_links(DOCS / "page.md", text) == ["gone.md", "audits.md#gone"]
 
 
+GUIDES = [page for page in PAGES if DOCS in page.parents and DOCS / "evidence" not in page.parents]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_a_guide_or_a_decision_is_a_page_of_60_lines(page: Path) -> None:
+    """Prose is at most 120 characters wide; what a program wrote may be wider."""
+    text = page.read_text(encoding="utf-8")
+    prose = _FENCED.sub("", _WRITTEN.sub("", text))
+    assert text.splitlines()[60:] + [line for line in prose.splitlines() if len(line) > 120] == []
+
+
 def test_the_navigation_has_every_page() -> None:
     """A link that leaves docs would be dead on the site, too."""
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""docs/reports.md, compare.md and cage.md: their commands run here on small projects, and print what the pages show."""
+"""docs/reports.md, compare.md, bisect.md and cage.md: their commands print here what the pages show."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def test_the_page_of_compare_shows_what_its_commands_print(tmp_path: Path, reque
         put(trainer, "stats.py", f"{AFTER}\n\nVERSION = {number}\n")
         git(trainer, "commit", "-q", "-am", f"Version {number}")
     git(trainer, "tag", "v3")
-    check("compare.md", 2, tmp_path, request)
+    check("compare.md", 1, tmp_path, request)
+    check("bisect.md", 1, tmp_path, request)
 
 
 @pytest.mark.process

@@ -63,7 +63,7 @@ def test_the_readme_begins_with_what_breaks_one_command_and_25_lines_of_its_outp
     assert text.index("<!-- breaks -->") < text.index("<!-- run-line -->") < 2500
     assert len(_block(README, "output: auditkit audit").split("\n")) <= 25
     assert "output: ticket" not in text
-    assert len(text.splitlines()) <= 180
+    assert len(text.splitlines()) <= 120
 
 
 def test_the_examples_of_the_readme_break_as_it_says(tmp_path: Path) -> None:

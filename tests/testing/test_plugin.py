@@ -1,4 +1,4 @@
-"""The fixture and the marker `auditkit`, as a stranger's tests meet them; and the recipes of docs/testing.md."""
+"""The fixture and the marker `auditkit`, as a stranger's tests meet them; and the recipes of docs/testing*.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.project_files import ROOT, Ended, run_program
 
 pytestmark = pytest.mark.process
 
-PAGE = ROOT / "docs" / "testing.md"
+PAGES = [ROOT / "docs" / name for name in ("testing.md", "testing-steps.md")]
 TRAINER = """
 import torch
 
@@ -150,16 +150,16 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.acceptance
 def test_the_recipes_of_the_page_run_and_its_failure_is_what_pytest_shows(tmp_path: Path) -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    page = "".join(path.read_text(encoding="utf-8") for path in PAGES)
     files = blocks(page)
-    assert len([name for name in files if name.startswith("test_")]) == page.count("\n## ") - 2 == 5
+    assert list(files) == ["trainer.py", "test_laws.py", "test_step.py", "test_plain.py"]
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
-    (call,) = re.findall(r"^It shows the number.*`(auditkit\.check\(.*?)`:$", page, re.MULTILINE)
+    (call,) = re.findall(r"^`(auditkit\.check\(.*?)` fails:$", page, re.MULTILINE)
     failing = f"from trainer import layer_norms\n\n\ndef test_failure(auditkit):\n    {call}\n"
     (tmp_path / "test_failure.py").write_text(failing, encoding="utf-8")
     ended = pytest_in(tmp_path, "-o", "pythonpath=.")
-    assert ended.stdout.splitlines()[-1].startswith("1 failed, 9 passed"), ended.stdout
+    assert ended.stdout.splitlines()[-1].startswith("1 failed, 5 passed"), ended.stdout
     (shown,) = re.findall(r"^<!-- output -->\n```text\n(.*?)\n```$", page, re.DOTALL | re.MULTILINE)
     said = "\n".join(line[8:] for line in ended.stdout.splitlines() if line.startswith("E"))
     assert f"GuardFailed: {shown.splitlines()[0]}" in ended.stdout

@@ -52,7 +52,7 @@ def read_one_copy_often(t: torch.Tensor) -> None:
     assert copy[copy > 1].tolist() == [2.0, 3.0]
 
 
-# What a CUDA build of torch waits for, of three elements: what docs/design/waits.md cannot say in one expression.
+# What a CUDA build of torch waits for, of three elements: what waits.md cannot say in one expression.
 HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ("one copy, read often", read_one_copy_often, 1),
     (".to(same device) is free", lambda t: (t.to(t.device), t.to(t), t.to(device=t.device)), 0),

@@ -1,4 +1,4 @@
-"""Who meets a finding by its checkout's source: each rule of docs/design/severity.md, met and not met."""
+"""Who meets a finding by its checkout's source: each rule of docs/design/severity-lowered.md, met and not met."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small functions with the defects that audits and public reports describe, one each; docs/design/severity.md."""
+"""Small functions with the defects that audits and public reports describe, one each; tests/probes/severity_cases.yaml."""
 
 import torch
 import torch.distributed as dist

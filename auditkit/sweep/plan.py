@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from auditkit.config.yaml_reader import YamlFile
 from auditkit.model.enums import DeviceChoice
@@ -18,7 +21,6 @@ from auditkit.sweep.preparation import URL, resolve, short_name
 _IDLE_WORKER_MB = 700
 """A worker that runs no probe yet: torch, and what the target imports."""
 _HOST_MB = 200
-_SHORT = 12
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Checkout:
 
     path: str = ""
     url: str = ""
-    name: str = ""
+    name: Annotated[str, Meta(pattern=r"^([\w+-][\w.+ -]*)?$")] = ""  # of a folder, too
     revisions: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     config: str = ""
@@ -44,7 +46,7 @@ class Plan:
     `time_limit` is seconds for a job.
     """
 
-    checkouts: tuple[Checkout, ...]
+    checkouts: Annotated[tuple[Checkout, ...], Meta(min_length=1)]
     torch: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
     interpreters: tuple[str, ...] = ()
@@ -106,7 +108,7 @@ def jobs_of(plan: Plan) -> Iterator[Job]:
         environments = _environments(plan, checkout)
         for revision in checkout.revisions or ("",):
             commit = resolve(checkout.repository, revision)
-            suffix = f"@{revision[:_SHORT] if revision == commit else revision}" if len(checkout.revisions) > 1 else ""
+            suffix = f"@{revision[:12] if revision == commit else revision}" if len(checkout.revisions) > 1 else ""
             for environment, device in product(environments, dict.fromkeys(plan.devices)):
                 resources = Resources(memory_mb, int(device is DeviceChoice.CUDA), plan.time_limit)
                 yield Job(

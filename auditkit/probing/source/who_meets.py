@@ -1,7 +1,7 @@
 """Who meets a finding: what training needs for it, and whether the code of the checkout has that.
 
 A probe's verdict says who meets a finding in current training, perhaps for each of its `needs`. This module lowers that
-if the checkout cannot have a need, or rarely calls the statement (docs/design/severity.md).
+if the checkout cannot have a need, or rarely calls the statement (docs/design/severity-lowered.md).
 """
 
 from __future__ import annotations

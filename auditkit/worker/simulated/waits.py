@@ -1,7 +1,7 @@
 """How often ATen's CUDA implementation of an operator makes the host wait for the device.
 
-The counts are from the sources of PyTorch's CUDA back end; docs/design/waits.md names the source of each, and its rows
-run as tests. Other operators do not wait, except for copies, which `operators.py` reports. A composite function (a
+The counts are from the sources of PyTorch's CUDA back end; tests/worker/waits.md names the source of each, and a test
+runs its rows. Other operators do not wait, except for copies, which `operators.py` reports. A composite function (a
 matrix norm of order 2, a condition number) waits in the operators that it calls.
 """
 

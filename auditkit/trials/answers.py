@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from auditkit.assets import bundled_dir
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import Judgement
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import ProbeResult, Run, TargetReading
+from auditkit.model.runs.run import ProbeResult, TargetReading
 from auditkit.model.runs.target import Target
 from auditkit.probing.engine.catalog import read_probe
 from auditkit.trials.right_answers import SPARSE, changed_answers, told
 from auditkit.trials.trade import costs_of, judge
 
-_WRONG_OF_SPARSE = (SPARSE, Outcome.REPRODUCED)
 ANSWERS = "_answers"
 """The probe that records a target's results; it judges nothing and is in no list of probes."""
 
@@ -26,11 +25,6 @@ def answers_probe() -> ProbeInfo:
     return read_probe(bundled_dir("probes") / f"{ANSWERS}.py")
 
 
-def without_answers(run: Run) -> Run:
-    """Return the run without the results of that probe, which judges no defect."""
-    return replace(run, results=tuple(one for one in run.results if one.probe != ANSWERS))
-
-
 @dataclass(frozen=True)
 class Answers:
     """What ran on `target`: each probe's result, its own results, the field of each role, the ids of all probes."""
@@ -38,22 +32,17 @@ class Answers:
     target: Target
     results: tuple[ProbeResult, ...] = ()
     recorded: tuple[Measurement, ...] = ()
-    roles: tuple[tuple[str, str], ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, run: Run, target: Target) -> Answers:
-        """Those of a run about one target."""
-        return cls.given(run.results, target, run.targets[0] if run.targets else None)
-
-    @classmethod
-    def given(cls, results: Sequence[ProbeResult], target: Target, reading: TargetReading | None = None) -> Answers:
+    def of(cls, results: Sequence[ProbeResult], target: Target, reading: TargetReading | None = None) -> Answers:
         """Those of one target; without a `reading` the roles of its fields are not known."""
         return cls(
             reading.target if reading is not None else target,
             tuple(one for one in results if one.probe != ANSWERS),
             tuple(measured for one in results if one.probe == ANSWERS for measured in one.measurements),
-            tuple(reading.roles.items()) if reading is not None else (),
+            reading.roles if reading is not None else {},
             frozenset(one.probe for one in results),
         )
 
@@ -68,22 +57,18 @@ class Answers:
         """Whether there are results to compare: a contract without numbers has none."""
         return any(one.name in ("answer", "left_norm") for one in self.recorded)
 
+    @property
+    def reproduced(self) -> frozenset[str]:
+        return frozenset(one.probe for one in self.results if one.outcome is Outcome.REPRODUCED)
+
     def gone(self, probes: Collection[str]) -> frozenset[str]:
         """Those of `probes` that do not reproduce here."""
-        quiet = {one.probe for one in self.results if one.outcome is Outcome.NOT_REPRODUCED}
-        return frozenset(probe for probe in probes if probe in quiet)
+        return frozenset(one.probe for one in self.results if one.outcome is Outcome.NOT_REPRODUCED) & {*probes}
 
 
 def judged(findings: Sequence[str], base: Answers, arm: Answers) -> Judgement:
     """Judge the results of `arm` against those of `base`; `findings` are the probes that the change has to fix."""
     return judge(findings, base.results, arm.results, _lost(base, arm), _changed(findings, base, arm.recorded))
-
-
-def costs(base: Answers, arm: Answers) -> list[str]:
-    """Return what got worse for a target that the change was not made for."""
-    reproduced = {one.probe for one in base.results if one.outcome is Outcome.REPRODUCED}
-    mended = sorted(arm.gone(reproduced))
-    return costs_of(base.results, arm.results, _lost(base, arm), _changed(mended, base, arm.recorded))
 
 
 def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> str:
@@ -97,29 +82,29 @@ def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> st
         silent = "" if result.outcome is Outcome.REPRODUCED else f", which had no result: {result.message}"
         return f"left {result.probe}{silent}"
     if result.probe == ANSWERS:
-        return _changed_for(findings, base, result.measurements)
+        # What another target gets wrong may change, although the change was not made for it.
+        return next(_changes_in(findings or base.reproduced, base, result.measurements), "")
     return next((f"is a trade: {cost}" for cost in costs_of(base.results, [result])), "")
 
 
 def first_problem(findings: Collection[str], base: Answers, arm: Answers) -> str:
     """Return the first problem of the arm compared with the base, "" if there is none."""
-    found = filter(None, (problem(findings, base, result) for result in arm.results))
-    return next(found, _changed_for(findings, base, arm.recorded) if ANSWERS in arm.asked else "")
+    found = [problem(findings, base, result) for result in arm.results]
+    found += _changes_in(findings or arm.gone(base.reproduced), base, arm.recorded)
+    found += [f"is a trade: the result has no {role}" for role in _lost(base, arm)]
+    return next(filter(None, found), "")
 
 
-def _changed_for(findings: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> str:
-    # What another target gets wrong may change, although the change was not made for it.
-    wrong = findings or [one.probe for one in base.results if one.outcome is Outcome.REPRODUCED]
-    changed = _changed(wrong, base, recorded)
-    return f"changed a correct result: {changed[0]}" if changed else ""
+def _changes_in(wrong: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> Iterator[str]:
+    return (f"changed a correct result: {one}" for one in _changed(wrong, base, recorded))
 
 
 def _lost(base: Answers, arm: Answers) -> list[str]:
     # Without a plan the target was not called, and the results say why.
-    return sorted({role for role, _ in base.roles} - {role for role, _ in arm.roles}) if arm.roles else []
+    return sorted(base.roles.keys() - arm.roles.keys()) if arm.roles else []
 
 
 def _changed(findings: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> list[str]:
     # Of sparse gradients a clipping function scales a copy of the values: what it leaves is wrong for every ticket.
-    wrong = {*findings, *(one.probe for one in base.results if (one.probe, one.outcome) == _WRONG_OF_SPARSE)}
-    return [told(one) for one in changed_answers(base.recorded, recorded, dict(base.roles), wrong)]
+    wrong = {*findings, *base.reproduced.intersection([SPARSE])}
+    return [told(one) for one in changed_answers(base.recorded, recorded, base.roles, wrong)]

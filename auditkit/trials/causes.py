@@ -36,22 +36,14 @@ class Cause:
         return cls(tuple(group), tuple(targets.values()), group[0].result.arm, tuple(minor))
 
     @property
-    def fingerprints(self) -> tuple[str, ...]:
-        return tuple(one.result.fingerprint for one in self.findings)
-
-    @property
-    def probes(self) -> frozenset[str]:
-        return frozenset(one.probe.id for one in self.findings)
-
-    @property
     def read(self) -> tuple[Finding, ...]:
         """What reading the source found."""
         return tuple(one for one in self.findings if one.probe.scope == "source")
 
-    def asked_of(self, target: Target) -> dict[str, str]:
-        """The fingerprints of the target's findings by their probes."""
+    def probes_of(self, target: Target) -> tuple[str, ...]:
+        """The probes whose findings are about the target."""
         own = (one for one in self.findings if one.target is not None and one.target.call == target.call)
-        return {one.probe.id: one.result.fingerprint for one in own if one.probe.scope == "target"}
+        return tuple(dict.fromkeys(one.probe.id for one in own if one.probe.scope == "target"))
 
     def call_in(self, files: PythonFiles) -> str:
         """What calls the function or the block with the cause; "" where no line of the checkout is known."""

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field, replace
 
 from auditkit.errors import AuditkitError
 from auditkit.model.enums import Outcome
-from auditkit.model.revisions.trial import ChangeKind, FixVerdict, Judgement
+from auditkit.model.revisions.trial import ChangeKind, Judgement
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.text import counted, inert_line
+from auditkit.probing.checkout.checkout import OpenCheckout
+from auditkit.probing.checkout.copies import open_copy
 from auditkit.probing.engine.runner import in_parallel
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile, function_in
 from auditkit.probing.fix.rewrites.rewrite import Rewrite, rewrites_of
 from auditkit.probing.run.measurement import Progress
 from auditkit.probing.source.python_files import PythonFiles
-from auditkit.trials.answers import Answers, costs, judged
-from auditkit.trials.bench import Bench
+from auditkit.trials.answers import Answers, judged
 from auditkit.trials.candidates import Candidate, RewriteSets, made
 from auditkit.trials.causes import Cause, judging_of, other_targets
 from auditkit.trials.fix_trials import Scene, Trials
@@ -57,17 +58,8 @@ class Found:
     note: str
 
 
-@dataclass(frozen=True)
-class _Effect:
-    """What does not reproduce with a fix in the arm `arm`: `quiet` has pairs of a target and a probe that ran."""
-
-    arm: str
-    quiet: frozenset[tuple[str, str]]
-
-    def ends(self, group: Sequence[Finding]) -> bool:
-        """Return whether every finding that judges the ticket's fix was seen to be gone."""
-        keys = [(one.result.target, one.probe.id) for one in judging_of(group)]
-        return all(key in self.quiet for key in keys) and all(one.result.arm == self.arm for one in group)
+_Effect = tuple[str, frozenset[tuple[str, str]]]
+"""What does not reproduce with a fix: the arm, and pairs of a target and a probe that ran."""
 
 
 @dataclass
@@ -79,7 +71,7 @@ class Search:
 
     scene: Scene
     run: Run
-    benches: Sequence[Bench]
+    copies: Sequence[OpenCheckout]
     limit_s: float
     progress: Progress = field(default_factory=Progress)
     rewrites: Callable[[FunctionFile, Sequence[ProbeResult]], Sequence[Rewrite]] = rewrites_of
@@ -87,7 +79,7 @@ class Search:
     def __post_init__(self) -> None:
         self._ends = threading.Event()
         self._effects: dict[Fix, _Effect] = {}
-        self._trials = Trials(self.scene, self.run, self.benches, self.progress, self._ends)
+        self._trials = Trials(self.scene, self.run, self.copies, self.progress, self._ends)
         self._files = PythonFiles(self.scene.opened.path, self.scene.options("").import_roots(self.scene.opened))
 
     def fixes_of(self, groups: Sequence[Sequence[Finding]]) -> Found:
@@ -109,7 +101,7 @@ class Search:
         timer.daemon = True
         timer.start()
         try:
-            in_parallel(search, range(len(groups)), len(self.benches), self._ends)
+            in_parallel(search, range(len(groups)), len(self.copies), self._ends)
         except KeyboardInterrupt:  # what was audited is still filed
             over = INTERRUPTED
         finally:
@@ -137,7 +129,7 @@ class Search:
         tried: dict[bytes, Failed] = {}
         refused = ""
         for place in places:
-            sets = RewriteSets(self.rewrites(place, results), cause.probes)
+            sets = RewriteSets(self.rewrites(place, results), {one.probe.id for one in cause.findings})
             for chosen in sets:
                 if self._ends.is_set() or sum(one.near > LEAVES for one in tried.values()) >= _MOST_FULL_RUNS:
                     return reason_of(tried.values(), refused)
@@ -163,30 +155,22 @@ class Search:
     def _tried(self, cause: Cause, candidate: Candidate) -> Fix | Failed:
         """Return the fix if every probe and every correct result agrees; else what is wrong with it."""
         tried = []
-        for target in cause.targets:
-            findings = tuple(cause.asked_of(target))
+        others = other_targets(self._files, self.run, cause, candidate.place, candidate.lines)
+        for target in (*cause.targets, *others):
+            findings = cause.probes_of(target)
             arm, wrong = self._trials.with_change(candidate.change, cause, target, findings)
+            if wrong and not findings:
+                return Failed(COSTS_OTHERS, f"is worse for {target.call}: {wrong}")
             if wrong:
                 left = next((probe for probe in findings if wrong.partition(",")[0] == f"left {probe}"), "")
                 return Failed(LEAVES if left else TRADES, wrong, left)
             if self._ends.is_set():
                 return Failed(LEAVES, "was not run to the end")
-            base = self._trials.base(cause.arm, target)
-            if not findings:
-                if lost := costs(base, arm):
-                    return Failed(COSTS_OTHERS, f"is worse for {target.call}: {lost[0]}")
-                continue
-            verdict = judged(findings, base, arm)
-            if verdict.verdict is not FixVerdict.SUFFICIENT:
-                return Failed(TRADES, verdict.text)
-            tried.append((base, arm, verdict))
+            if findings:
+                base = self._trials.base(cause.arm, target)
+                tried.append((base, arm, judged(findings, base, arm)))
         if still := self._trials.still_read(candidate.change, cause):
             return Failed(LEAVES, f"left {still[0]}", still[0])
-        for target in other_targets(self._files, self.run, cause, candidate.place, candidate.lines):
-            arm, wrong = self._trials.with_change(candidate.change, cause, target, ())
-            lost = [wrong] if wrong else costs(self._trials.base(cause.arm, target), arm)
-            if lost or self._ends.is_set():
-                return Failed(COSTS_OTHERS, f"is worse for {target.call}: {lost[0] if lost else 'no result'}")
         return self._fix(cause, candidate, tried)
 
     def _fix(self, cause: Cause, candidate: Candidate, tried: Sequence[tuple[Answers, Answers, Judgement]]) -> Fix:
@@ -199,7 +183,7 @@ class Search:
             function=candidate.place.function.qualified_name.partition("#")[0],
             difference=candidate.change.difference(self.scene.prefix),
             changes=tuple(one.change for one in candidate.rewrites),
-            mends=(*cause.fingerprints, *gone),
+            mends=(*(one.result.fingerprint for one in cause.findings), *gone),
             rows=(
                 *_rows_of(tried),
                 *(FixRow(one.probe.id, _in_short(one.result), "is no longer read there") for one in cause.read),
@@ -207,7 +191,7 @@ class Search:
             device=worst.device,
             torch=self.run.environment_of(worst).torch,
         )
-        self._effects[fix] = _Effect(cause.arm, frozenset(quiet))
+        self._effects[fix] = (cause.arm, frozenset(quiet))
         return fix
 
 
@@ -241,11 +225,13 @@ def _shared(
     chosen: list[Fix | str] = []
     mends: dict[Fix, list[str]] = {}
     for group, own in zip(groups, outcomes, strict=True):
-        enough = [fix for fix, effect in effects.items() if fix == own or effect.ends(group)]
+        judging, arms = judging_of(group), {one.result.arm for one in group}
+        keys = {(one.result.target, one.probe.id) for one in judging}
+        enough = [fix for fix, (arm, quiet) in effects.items() if fix == own or (keys <= quiet and arms == {arm})]
         best = min(enough, key=_size, default=own)
         chosen.append(best)
         if isinstance(best, Fix):
-            mends.setdefault(best, list(best.mends)).extend(one.result.fingerprint for one in judging_of(group))
+            mends.setdefault(best, list(best.mends)).extend(one.result.fingerprint for one in judging)
     whole = {fix: replace(fix, mends=tuple(dict.fromkeys(names))) for fix, names in mends.items()}
     return [whole[one] if isinstance(one, Fix) else one for one in chosen]
 
@@ -276,7 +262,7 @@ def with_fixes(run: Run, groups: Sequence[Sequence[Finding]], scene: Scene, limi
         return run
     with ExitStack() as stack:
         interpreter = scene.options("").interpreter
-        copies = min(_AT_A_TIME, len(groups))
-        benches = [stack.enter_context(Bench.open(scene.spec, interpreter)) for _ in range(copies)]
-        found = Search(scene, run, benches, limit_s, told).fixes_of(groups)
+        count = min(_AT_A_TIME, len(groups))
+        copies = [stack.enter_context(open_copy(scene.spec, interpreter)) for _ in range(count)]
+        found = Search(scene, run, copies, limit_s, told).fixes_of(groups)
     return replace(run, fixes=found.fixes, no_fix=found.no_fix, notes=(*run.notes, found.note))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.revisions.trial import ChangeKind, FixVerdict, Judgement, ProbeChange
@@ -14,25 +13,14 @@ from auditkit.model.text import listed
 MEMORY = "peak_memory_grows_with_params"
 
 
-@dataclass(frozen=True)
-class _Quantity:
-    """The measurement that says how much, and from which growth on there is more of it.
-
-    `factor` and `more` both have to be exceeded.
-    """
-
-    name: str
-    factor: float
-    more: float
-
-
 # Synchronizations and launches per tensor are counted, so any growth is real. A peak is a ratio to the gradients'
 # bytes: 0.05 of them is less than what a handful of scalars adds on small models.
-_QUANTITIES: Mapping[str, _Quantity] = {
-    "syncs_grow_with_tensors": _Quantity("sync_count", 1.0, 0.0),
-    "launches_grow_with_tensors": _Quantity("launch_count_law", 1.0, 0.0),
-    MEMORY: _Quantity("peak_extra_per_gradient_byte", 1.05, 0.05),
+_QUANTITIES: Mapping[str, tuple[str, float, float]] = {
+    "syncs_grow_with_tensors": ("sync_count", 1.0, 0.0),
+    "launches_grow_with_tensors": ("launch_count_law", 1.0, 0.0),
+    MEMORY: ("peak_extra_per_gradient_byte", 1.05, 0.05),
 }
+"""The measurement that shows the growth, and by which factor and by how much it has to grow."""
 _ANSWERED = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
 
 
@@ -73,11 +61,9 @@ def judge(
     return Judgement(FixVerdict.SUFFICIENT, "sufficient", told, changes)
 
 
-def costs_of(
-    base: Sequence[ProbeResult], arm: Sequence[ProbeResult], lost: Sequence[str] = (), changed: Sequence[str] = ()
-) -> list[str]:
-    """What got worse for a target that the fix is not about, as `judge` would say it; nothing where nothing did."""
-    return [_cost(change) for change in _changes((), base, arm, lost, changed) if _is_cost(change)]
+def costs_of(base: Sequence[ProbeResult], arm: Sequence[ProbeResult]) -> list[str]:
+    """Return what got worse for a target that the fix is not about, as `judge` would say it."""
+    return [_cost(change) for change in _changes((), base, arm, (), ()) if _is_cost(change)]
 
 
 def _changes(
@@ -132,26 +118,18 @@ def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:
 
 
 def _growth(base: ProbeResult, arm: ProbeResult) -> int:
-    """1 where the probe's quantity grew by more than its limit, -1 where it shrank by as much, else 0."""
-    values = _largest_case(base, arm)
-    if values is None:
+    """1 where the probe's quantity grew by more than its limits in the largest case that both measured, -1 or 0."""
+    if base.probe not in _QUANTITIES:
         return 0
-    before, after = values
-    quantity = _QUANTITIES[base.probe]
-    for sign, (less, more) in ((1, (before, after)), (-1, (after, before))):
-        if more > less * quantity.factor and more - less > quantity.more:
+    name, factor, least = _QUANTITIES[base.probe]
+    before, after = (_by_case(result.measurements, name) for result in (base, arm))
+    largest = max(before.keys() & after.keys(), default=None)
+    if largest is None:
+        return 0
+    for sign, less, more in ((1, before[largest], after[largest]), (-1, after[largest], before[largest])):
+        if more > less * factor and more - less > least:
             return sign
     return 0
-
-
-def _largest_case(base: ProbeResult, arm: ProbeResult) -> tuple[float, float] | None:
-    """The probe's quantity at the base and in the arm, in the largest case that both measured."""
-    quantity = _QUANTITIES.get(base.probe)
-    if quantity is None:
-        return None
-    before, after = (_by_case(result.measurements, quantity.name) for result in (base, arm))
-    shared = sorted(before.keys() & after.keys())
-    return (before[shared[-1]], after[shared[-1]]) if shared else None
 
 
 def _by_case(measurements: Sequence[Measurement], name: str) -> dict[tuple[float, float, str], float]:
@@ -164,11 +142,8 @@ def _by_case(measurements: Sequence[Measurement], name: str) -> dict[tuple[float
 
 def _told(base: ProbeResult, arm: ProbeResult) -> str:
     """The laws where the probe fits one, else the arm's message."""
-    if arm.outcome not in _ANSWERED:
-        return arm.message
-    if base.law and arm.law:
-        return f"{base.law} -> {arm.law}"
-    return arm.message
+    has_laws = arm.outcome in _ANSWERED and base.law and arm.law
+    return f"{base.law} -> {arm.law}" if has_laws else arm.message
 
 
 def _cost(change: ProbeChange) -> str:

@@ -23,17 +23,18 @@ from auditkit.model.runs.target import Target
 from auditkit.model.ticket import Evidence, Ticket
 from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, apart_from, parse_checkout
+from auditkit.probing.checkout.copies import open_copy
 from auditkit.probing.engine.catalog import select
 from auditkit.probing.fix.file_change import FileChange, prefix_of
-from auditkit.probing.fix.patches import CannotComplete, FunctionFile, find_function, patch
+from auditkit.probing.fix.patches import CannotComplete, FunctionFile, function_in, patch
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.measurement import Progress, ask
 from auditkit.probing.run.run_options import RunOptions
+from auditkit.probing.source.python_files import PythonFiles
 from auditkit.tickets.document import FIX, Document
 from auditkit.tickets.lifecycle import today
 from auditkit.tickets.store import TicketFolder
-from auditkit.trials.answers import Answers, answers_probe, judged, without_answers
-from auditkit.trials.bench import Bench
+from auditkit.trials.answers import Answers, answers_probe, judged
 from auditkit.trials.diff_block import DIFF, changes_of
 from auditkit.trials.questions import (
     Found,
@@ -387,7 +388,8 @@ def _measured_base(
     failed = next((result for result in run.results if not result.loaded), None)
     if failed is not None:
         raise TargetNotLoadedError(f"the broken code cannot be loaded: {failed.message}", "--checkout DIR@REV")
-    answers, run = Answers.of(run, target), without_answers(run)
+    answers = Answers.of(run.results, target, run.targets[0])
+    run = replace(run, results=answers.results)
     findings = _judging(document.ticket.id, [one.id for one in bound] or request.probes, run)
     place = _place(document.ticket, request, opened, run.targets[0].target, codes)
     return _Base(place, run.targets[0].target, findings, run, answers)
@@ -416,8 +418,8 @@ def _place(
     calls = [target.call]
     with contextlib.suppress(BadInputError):
         calls.append(request.located(ticket, opened).call)
-    roots = request.options.import_roots(opened)
-    found = [one for call in dict.fromkeys(calls) if (one := find_function(opened.path, roots, call)) is not None]
+    files = PythonFiles(opened.path, request.options.import_roots(opened))
+    found = [one for call in dict.fromkeys(calls) if (one := function_in(files, call)) is not None]
     if not found:
         raise BadInputError(
             f"{ticket.id}: {opened.label} defines no function {target.call}", "--target MODULE:FUNCTION"
@@ -431,21 +433,20 @@ def _attempt(code: FixCode, base: _Base, request: VerifyRequest, spec: CheckoutS
     options, checkout = request.options, base.run.environment.checkout
     difference = code.text
     try:
-        with Bench.open(spec, options.interpreter) as bench, contextlib.ExitStack() as stack:
+        with open_copy(spec, options.interpreter) as opened, contextlib.ExitStack() as stack:
             if code.is_diff:
-                changes = changes_of(code.text, bench.opened.path, prefix_of(spec))
+                changes = changes_of(code.text, opened.path, prefix_of(spec))
             else:
                 changes = [FileChange(base.place.file, base.place.data, patch(code.text, base.place))]
                 difference = changes[0].difference()
-            opened = bench.opened
             for change in changes:
-                opened = stack.enter_context(bench.holding(change))
+                opened = stack.enter_context(change.put_into(opened))
             probes = [catalog_of(options.config)[name] for name in dict.fromkeys(one.probe for one in base.run.results)]
             label = f"{checkout} with {code.name}"
             run = ask(options, opened, [base.target], [*probes, answers_probe()], request.progress, label)
     except CannotComplete as error:
         return Attempt(code, base.target.call, does_not_run(f"the block {error}"))
-    judgement = judged(base.findings, base.answers, Answers.of(run, base.target))
+    judgement = judged(base.findings, base.answers, Answers.of(run.results, base.target, run.targets[0]))
     return Attempt(code, base.target.call, judgement, difference)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from auditkit.errors import BadInputError
+from auditkit.files import write_below
 from auditkit.probing.checkout import git
-from auditkit.probing.checkout.checkout import CheckoutSpec
+from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout
 from auditkit.probing.fix.patches import CannotComplete
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
@@ -32,6 +36,21 @@ class FileChange:
             raise CannotComplete("would change a file that is not UTF-8, which no ticket can show") from None
         lines = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
         return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
+
+    @contextlib.contextmanager
+    def put_into(self, copy: OpenCheckout) -> Iterator[OpenCheckout]:
+        """Yield a copy of the checkout with the file changed, and restore the file at the end.
+
+        Raises BadInputError for a link, which may lead out of the copy, and for a file with other bytes than `before`.
+        """
+        path = copy.path / self.file
+        if not path.is_file() or path.read_bytes() != self.before:
+            raise BadInputError(f"{self.file} changed while it was audited")
+        try:
+            write_below(copy.path, self.file, self.after)
+            yield replace(copy, dirty=True)
+        finally:
+            write_below(copy.path, self.file, self.before)
 
 
 def prefix_of(spec: CheckoutSpec) -> str:

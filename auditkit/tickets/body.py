@@ -228,27 +228,16 @@ def minor_left(probes: Sequence[str]) -> list[str]:
 
 
 def _one_fix(fix: Fix, ticket_id: str, most_rows: int) -> str:
-    """Return what the fix changes, its diff if it is short, and what its probes found with it."""
+    """Return what the fix changes, its diff if it is short, and where it was run."""
     lines = fix.difference.rstrip("\n").split("\n")
-    told = " ".join(_sentence(change) for change in fix.changes)
-    gone = [
-        row.probe for row in fix.rows if row.base.partition(" ")[2].startswith("reproduced") and "not" in row.patched
-    ]
-    result = f"Run on {fix.device} with torch {fix.torch}: " + (
-        f"{', '.join(map(markdown.code, gone[:3]))} no longer reproduce{'s' * (len(gone) == 1)}"
-        if gone
-        else "it suffices"
-    )
-    result += f"{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}, and no other probe is worse."
+    told = _paragraph(" ".join(map(_sentence, fix.changes)))
+    result = f"Run on {fix.device} with torch {fix.torch}: it suffices, and no other probe is worse."
     is_short = len(lines) <= max(_SHORT_DIFF, _MOST_DIFF * most_rows // ROW_LIMITS[0]) and all(
         len(line) <= LONGEST_LINE for line in lines
     )
-    shown = (
-        markdown.fence(fix.difference, "diff")
-        if is_short
-        else f"The diff has {len(lines)} lines: " + markdown.code(f"auditkit ticket fix {ticket_id}")
-    )
-    return "\n".join([_paragraph(told), shown, _paragraph(result)])
+    command = markdown.code(f"auditkit ticket fix {ticket_id}")
+    shown = markdown.fence(fix.difference, "diff") if is_short else f"The diff has {len(lines)} lines: {command}"
+    return "\n".join([told, shown, _paragraph(result)])
 
 
 # The evidence block.

@@ -194,10 +194,10 @@ def moved_findings(
     for ticket in {ticket.id: ticket for ticket in tickets}.values() if any(codes.values()) else ():
         evidence = folder.evidence(ticket.id) if set(ticket.findings) - set(found) else None
         for result in evidence.results if evidence else ():
-            is_gone = result["fingerprint"] in ticket.findings and result["fingerprint"] not in found
-            old = ProbeResult.from_json(result) if is_gone and result.get("code") else None
-            if old is not None and not code_of(old, source):
-                gone.setdefault((result["probe"], result["code"]), []).append(result["fingerprint"])
+            name, is_known = result["fingerprint"], bool(result.get("code"))
+            is_gone = is_known and name in ticket.findings and name not in found
+            if is_gone and not code_of(ProbeResult.from_json(result), source):
+                gone.setdefault((result["probe"], result["code"]), []).append(name)
     moved: dict[str, str] = {}
     for name, code in codes.items():
         same = gone.get((name.partition("/")[0], code), [])

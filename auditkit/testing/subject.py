@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
+import operator
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -111,17 +112,10 @@ class Subject:
 
 
 def _named(call: str) -> Any:
-    module, colon, name = call.partition(":")
     try:
-        return _attribute(importlib.import_module(module), name) if colon else None
-    except (ImportError, AttributeError) as error:
+        return pkgutil.resolve_name(call) if ":" in call else None
+    except (ImportError, AttributeError, ValueError) as error:
         raise BadInputError(f"{call}: {error}") from error
-
-
-def _attribute(found: Any, name: str) -> Any:
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def _place(function: Any) -> tuple[str, str]:
@@ -137,7 +131,7 @@ def _owner(function: Any) -> tuple[type | None, str]:
     if inspect.isfunction(function) and "." in name and not name.rpartition(".")[0].endswith("<locals>"):
         with contextlib.suppress(AttributeError, KeyError):
             path, _, method = name.rpartition(".")
-            owner = _attribute(sys.modules[module], path)
+            owner = operator.attrgetter(path)(sys.modules[module])
             if inspect.isclass(owner) and not isinstance(inspect.getattr_static(owner, method), staticmethod):
                 return owner, method
     return None, ""

@@ -134,11 +134,15 @@ def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.Ba
     return cst.FlattenSentinel([line for group in lines for line in group])
 
 
-def swapped(node: _Node, new: Mapping[Any, Any]) -> _Node:
+def swapped(node: _Node, new: Mapping[Any, Any], are_statements: bool = False) -> _Node:
     """Return the node with some descendants replaced: by nodes, several of them, or none."""
     by_id = {id(one): other for one, other in new.items()}
+    left_out = cst.BaseExpression | cst.SimpleStatementLine | cst.BaseParenthesizableWhitespace
 
     class Swap(cst.CSTTransformer):
+        def on_visit(self, node: cst.CSTNode) -> bool:
+            return id(node) not in by_id and not (are_statements and isinstance(node, left_out))
+
         def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
             return by_id.get(id(original_node), updated_node)
 

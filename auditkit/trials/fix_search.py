@@ -6,9 +6,10 @@ worse, neither for them nor for another target that calls the changed function.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -21,12 +22,13 @@ from auditkit.model.text import counted, inert_line
 from auditkit.probing.checkout.checkout import OpenCheckout
 from auditkit.probing.checkout.copies import open_copy
 from auditkit.probing.engine.runner import in_parallel
+from auditkit.probing.fix.file_change import FileChange
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile, function_in
-from auditkit.probing.fix.rewrites.rewrite import Rewrite, rewrites_of
+from auditkit.probing.fix.rewrites.drafts import Draft
+from auditkit.probing.fix.rewrites.rewrite import Rewrite, rewrites_of, rewritten
 from auditkit.probing.run.measurement import Progress
 from auditkit.probing.source.python_files import PythonFiles
-from auditkit.trials.answers import Answers, judged
-from auditkit.trials.candidates import Candidate, RewriteSets, made
+from auditkit.trials.answers import Answers, judge
 from auditkit.trials.causes import Cause, judging_of, other_targets
 from auditkit.trials.fix_trials import Scene, Trials
 from auditkit.trials.no_fix import (
@@ -45,6 +47,8 @@ from auditkit.trials.no_fix import (
 _MOST_READERS = 2
 _MOST_FULL_RUNS = 3
 """Candidates of one ticket that remove its finding at a price; a fourth one is rarely better than the third."""
+_MOST_SETS, _MOST_LOOKED_AT = 8, 10_000
+"""Sets of rewrites that are tried for one ticket, a second or two each, and those that are looked at."""
 _AT_A_TIME = 2
 """Tickets at a time: each has one worker, which computes with one thread."""
 
@@ -58,6 +62,8 @@ class Found:
     note: str
 
 
+_Judged = tuple[Answers, Answers, Judgement]
+"""The results of a target without and with a change, and the judgement."""
 _Effect = tuple[str, frozenset[tuple[str, str]]]
 """What does not reproduce with a fix: the arm, and pairs of a target and a probe that ran."""
 
@@ -134,14 +140,16 @@ class Search:
                 if self._ends.is_set() or sum(one.near > LEAVES for one in tried.values()) >= _MOST_FULL_RUNS:
                     return reason_of(tried.values(), refused)
                 try:
-                    candidate = made(place, chosen, results)
+                    draft = rewritten(place, chosen, results)
+                    change = FileChange(place.file, place.data, draft.data)
+                    change.difference()  # no ticket could show a file that is not UTF-8
                 except CannotComplete as error:
                     refused = str(error)
                     continue
-                outcome = self._tried(cause, candidate)
-                if isinstance(outcome, Fix):
-                    return outcome
-                tried.setdefault(candidate.change.after, outcome)
+                outcome = self._tried(cause, draft, change)
+                if isinstance(outcome, list):
+                    return self._fix(cause, place, change, [one.change for one in chosen], outcome)
+                tried.setdefault(change.after, outcome)
                 if outcome.left:
                     sets.left(outcome.left, chosen)
         return reason_of(tried.values(), refused)
@@ -152,13 +160,13 @@ class Search:
         places = [function_in(self._files, call) for call in dict.fromkeys(calls) if call]
         return [place for place in places if place is not None]
 
-    def _tried(self, cause: Cause, candidate: Candidate) -> Fix | Failed:
-        """Return the fix if every probe and every correct result agrees; else what is wrong with it."""
+    def _tried(self, cause: Cause, draft: Draft, change: FileChange) -> list[_Judged] | Failed:
+        """Return the judgements if every probe and every correct result agrees; else what is wrong with the change."""
         tried = []
-        others = other_targets(self._files, self.run, cause, candidate.place, candidate.lines)
+        others = other_targets(self._files, self.run, cause, draft.place, draft.lines)
         for target in (*cause.targets, *others):
             findings = cause.probes_of(target)
-            arm, wrong = self._trials.with_change(candidate.change, cause, target, findings)
+            arm, wrong = self._trials.with_change(change, cause, target, findings)
             if wrong and not findings:
                 return Failed(COSTS_OTHERS, f"is worse for {target.call}: {wrong}")
             if wrong:
@@ -168,21 +176,23 @@ class Search:
                 return Failed(LEAVES, "was not run to the end")
             if findings:
                 base = self._trials.base(cause.arm, target)
-                tried.append((base, arm, judged(findings, base, arm)))
-        if still := self._trials.still_read(candidate.change, cause):
+                tried.append((base, arm, judge(findings, base, arm)))
+        if still := self._trials.still_read(change, cause):
             return Failed(LEAVES, f"left {still[0]}", still[0])
-        return self._fix(cause, candidate, tried)
+        return tried
 
-    def _fix(self, cause: Cause, candidate: Candidate, tried: Sequence[tuple[Answers, Answers, Judgement]]) -> Fix:
+    def _fix(
+        self, cause: Cause, place: FunctionFile, change: FileChange, told: Sequence[str], tried: Sequence[_Judged]
+    ) -> Fix:
         worst = cause.findings[0].result
         quiet = {(arm.target.call, probe) for _, arm, _ in tried for probe in arm.gone(arm.asked)}
         gone = [one.result.fingerprint for one in cause.minor if (one.result.target, one.probe.id) in quiet]
         fix = Fix(
             target=cause.targets[0].call,
-            file=candidate.change.file,
-            function=candidate.place.function.qualified_name.partition("#")[0],
-            difference=candidate.change.difference(self.scene.prefix),
-            changes=tuple(one.change for one in candidate.rewrites),
+            file=change.file,
+            function=place.function.qualified_name.partition("#")[0],
+            difference=change.difference(self.scene.prefix),
+            changes=tuple(told),
             mends=(*(one.result.fingerprint for one in cause.findings), *gone),
             rows=(
                 *_rows_of(tried),
@@ -195,7 +205,7 @@ class Search:
         return fix
 
 
-def _rows_of(tried: Sequence[tuple[Answers, Answers, Judgement]]) -> tuple[FixRow, ...]:
+def _rows_of(tried: Sequence[_Judged]) -> tuple[FixRow, ...]:
     """Return a row for each probe whose result a fix improves, the ticket's own first, once for all targets."""
     rows: dict[str, FixRow] = {}
     for is_finding in (True, False):
@@ -251,6 +261,47 @@ def _found(groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | str], s
     ended = sum(isinstance(one, Fix) for one in outcomes)
     note = f"fixes that were run: for {ended} of {counted(len(groups), 'new ticket')}, {seconds:.0f} s"
     return Found(tuple(fixes), no_fix, note)
+
+
+class RewriteSets:
+    """Sets of rewrites that may end all of `wanted`, by what each says it may end; the smallest edit first.
+
+    What none of them says it may end is perhaps gone with the rest.
+    """
+
+    def __init__(self, rewrites: Sequence[Rewrite], wanted: Collection[str]) -> None:
+        self._rewrites = rewrites
+        self._wanted = _claims(rewrites) & frozenset(wanted)
+        self._vain: list[tuple[str, frozenset[Rewrite]]] = []
+
+    def __iter__(self) -> Iterator[tuple[Rewrite, ...]]:
+        """Yield one after the other; what `left` gets of one decides on those that follow."""
+        sizes = range(1, len(self._rewrites) + 1)
+        sets = (chosen for size in sizes for chosen in itertools.combinations(self._rewrites, size))
+        may_end = [one for one in itertools.islice(sets, _MOST_LOOKED_AT) if self._wanted <= _claims(one)]
+        # Two variants of one rewrite do not go together.
+        may_end = [one for one in may_end if len({each.name for each in one}) == len(one)]
+        by_size = sorted(may_end, key=_size_of)
+        return itertools.islice((chosen for chosen in by_size if not self._is_vain(chosen)), _MOST_SETS)
+
+    def left(self, probe: str, chosen: Sequence[Rewrite]) -> None:
+        """With `chosen` the probe still reproduces: no set is tried that has no other rewrite for it."""
+        self._vain.append((probe, _rewrites_for(probe, chosen)))
+
+    def _is_vain(self, chosen: Sequence[Rewrite]) -> bool:
+        return any(_rewrites_for(probe, chosen) <= others for probe, others in self._vain)
+
+
+def _claims(rewrites: Sequence[Rewrite]) -> frozenset[str]:
+    return frozenset[str]().union(*(one.probes for one in rewrites))
+
+
+def _rewrites_for(probe: str, chosen: Sequence[Rewrite]) -> frozenset[Rewrite]:
+    return frozenset(one for one in chosen if probe in one.probes)
+
+
+def _size_of(chosen: Sequence[Rewrite]) -> tuple[int, int, int]:
+    return sum(one.size[0] for one in chosen), sum(one.size[1] for one in chosen), len(chosen)
 
 
 def with_fixes(run: Run, groups: Sequence[Sequence[Finding]], scene: Scene, limit_s: float, told: Progress) -> Run:

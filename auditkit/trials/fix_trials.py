@@ -81,6 +81,7 @@ class Trials:
         self._free: queue.SimpleQueue[OpenCheckout] = queue.SimpleQueue()
         for copy in self.copies:
             self._free.put(copy)
+        self._probes = [*self.scene.probes, answers_probe()]
         self._base: dict[tuple[str, str], Answers] = {}
         self._asked: dict[tuple[str, str, bytes], Answers] = {}
         self._locks: defaultdict[object, threading.Lock] = defaultdict(threading.Lock)
@@ -90,23 +91,17 @@ class Trials:
         key = arm, target.call
         with self._locks[key]:
             if key not in self._base:
-                known = self._known(arm, target)
-                missing = [probe for probe in self._all_probes() if probe.id not in known.asked]
+                run = next((one.run for one in self.run.matrix if one.label == arm), self.run)
+                results = [one for one in run.results if one.target == target.call and not one.is_of_source]
+                reading = next((one for one in run.targets if one.target.call == target.call), None)
+                known = Answers.of(results, target, reading)
+                missing = [probe for probe in self._probes if probe.id not in known.asked]
                 setting = self.scene.options(arm).setting(self.scene.opened)
                 further = self._ask(setting, target, missing, lambda _: False)
                 if self.ends.is_set():
                     return known
                 self._base[key] = known.and_(further)
             return self._base[key]
-
-    def _known(self, arm: str, target: Target) -> Answers:
-        run = next((one.run for one in self.run.matrix if one.label == arm), self.run)
-        results = [one for one in run.results if one.target == target.call and not one.is_of_source]
-        reading = next((one for one in run.targets if one.target.call == target.call), None)
-        return Answers.of(results, target, reading)
-
-    def _all_probes(self) -> list[ProbeInfo]:
-        return [*self.scene.probes, answers_probe()]
 
     def with_change(
         self, change: FileChange, cause: Cause, target: Target, findings: Collection[str]
@@ -150,7 +145,7 @@ class Trials:
             seconds = before[probe.id].duration_s if probe.id in before else 0.0
             return probe.id not in findings, probe.id != ANSWERS, seconds
 
-        return sorted(filter(matters, self._all_probes()), key=turn)
+        return sorted(filter(matters, self._probes), key=turn)
 
     def still_read(self, change: FileChange, cause: Cause) -> list[str]:
         """Of what reading had found the fingerprints that it finds with the change, too, or cannot look for."""

@@ -39,6 +39,11 @@ def function_in(files: PythonFiles, call: str) -> FunctionFile | None:
     return FunctionFile(function, (files.path / function.module.file).read_bytes()) if function is not None else None
 
 
+def has_line(function: Function, line: int | None) -> bool:
+    """Return whether a line of its file is one of the function's."""
+    return line is not None and function.node.lineno <= line <= (function.node.end_lineno or 0)
+
+
 def text_of(data: bytes) -> tuple[str, str, str]:
     """Return the text of a Python file with its own line ends, its encoding, and its most common line end.
 

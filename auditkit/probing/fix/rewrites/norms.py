@@ -113,11 +113,9 @@ class Float64(Pattern):
         self.took_sparse |= last_name(call.func) == "norm" and "linalg" not in dotted(call.func)
         args, dtype = list(call.args), _dtype(f"{self.torch}.float64")
         if args:
-            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-            args[-1:] = [args[-1].with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace(""))]
-            dtype = dtype.with_changes(
-                comma=call.args[-1].comma, whitespace_after_arg=call.args[-1].whitespace_after_arg
-            )
+            end = {"comma": args[-1].comma, "whitespace_after_arg": args[-1].whitespace_after_arg}
+            args[-1] = args[-1].with_changes(comma=dtype.comma, whitespace_after_arg=dtype.whitespace_after_arg)
+            dtype = dtype.with_changes(**end)
         return call.with_changes(args=[*args, dtype])
 
     def _wider(self, call: cst.Call) -> cst.BaseExpression | None:

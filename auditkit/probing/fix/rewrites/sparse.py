@@ -18,7 +18,6 @@ from auditkit.probing.fix.rewrites.syntax import (
 
 _HANDLED = ("is_sparse", "coalesce", "to_dense", "layout")
 _SAME_TENSOR = frozenset({"detach", "data", "clone"})
-_READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "numel", "requires_grad", "layout", "dim"})
 STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
 
 

@@ -91,10 +91,6 @@ def inside(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             yield from inside(child)
 
 
-def calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    return (one for one in inside(node) if isinstance(one, cst.Call))
-
-
 def expression(template: str, **parts: cst.BaseExpression | str) -> cst.BaseExpression:
     """Return a new expression; `{x}` in the template is replaced by the part `x`."""
     return parse_template_expression(template, **cast(Any, _nodes(parts)))

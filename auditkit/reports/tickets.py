@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from auditkit.reports.page import Page, Section, items, table, text
 from auditkit.tickets.document import Document, TicketFileError
 from auditkit.tickets.lifecycle import consensus
-from auditkit.tickets.markdown import prose
+from auditkit.tickets.markdown import fence
 from auditkit.tickets.queue import blockers, selected
 
 
@@ -31,7 +31,7 @@ def tickets_page(documents: Sequence[Document], broken: Sequence[TicketFileError
         )
         for one in unfinished
     ]
-    texts = {document.ticket.id: prose(document.text.partition("\n---\n")[2]) for document in documents}
+    texts = {document.ticket.id: fence(document.text.partition("\n---\n")[2], "markdown") for document in documents}
     sections = []
     if rows:
         head = ("ticket", "severity", "status", "what", "where", "reviews")

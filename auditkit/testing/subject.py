@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Takes
-from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, fingerprint
 from auditkit.model.runs.target import Target
@@ -35,13 +34,9 @@ class Answer(NamedTuple):
     result: ProbeResult
     line: Sequence[str]
 
-    @property
-    def measurements(self) -> Sequence[Measurement]:
-        return self.result.measurements
-
     def figures(self, name: str) -> dict[int, Any]:
         """Return a measurement by the number of tensors."""
-        return {int(m.case["tensors"]): m.value for m in self.measurements if m.name == name}
+        return {int(m.case["tensors"]): m.value for m in self.result.measurements if m.name == name}
 
 
 class Subject:

@@ -127,12 +127,8 @@ def with_edits(document: Document, edits: Sequence[str]) -> Document:
 
 def _edited_list(key: str, old: tuple[str, ...], sign: str, text: str) -> tuple[str, ...]:
     items = tuple(item.strip() for item in text.split(",") if item.strip())
-    if sign == "+=":
-        new = (*old, *(item for item in items if item not in old))
-    elif sign == "-=":
-        new = tuple(item for item in old if item not in items)
-    else:
-        new = items
+    left = tuple(item for item in old if item not in items)
+    new = {"=": items, "-=": left, "+=": (*old, *(item for item in items if item not in old))}[sign]
     problem = check_items(key, new)
     if problem:
         raise BadInputError(f"{key} cannot be {text!r}", problem)

@@ -94,17 +94,14 @@ class TicketFolder:
         path = Path(name)
         return parse_document(self._bytes(path), path).ticket
 
-    def _bytes(self, path: str | Path, most: int = -1) -> bytes:
+    def _bytes(self, path: str | Path, most: int = 2_000_000) -> bytes:
         if files.plan is not None and (planned := files.plan.after.get(Path(path).absolute())) is not None:
             return planned
         try:
             # A named pipe or a device must not block the reader.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                if most >= 0:
-                    return os.read(descriptor, most)
-                with open(descriptor, "rb", closefd=False) as file:
-                    return file.read(2_000_000)
+                return os.read(descriptor, most)
             finally:
                 os.close(descriptor)
         except OSError as error:

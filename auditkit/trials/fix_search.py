@@ -94,12 +94,13 @@ class Search:
         outcomes: dict[int, Fix | str] = {}
 
         def search(number: int) -> None:
-            outcome: Fix | str | None = None
+            if self._ends.is_set():
+                return
             try:
-                outcome = None if self._ends.is_set() else self._fix_of(groups[number])
+                outcome = self._fix_of(groups[number])
             except (AuditkitError, OSError, SyntaxError, ValueError, RecursionError) as error:
                 outcome = f"could not be tried: {inert_line(str(error))}"
-            if outcome is not None and (isinstance(outcome, Fix) or not self._ends.is_set()):
+            if isinstance(outcome, Fix) or not self._ends.is_set():
                 outcomes[number] = outcome
 
         over = time_was_over(self.limit_s)
@@ -251,16 +252,14 @@ def _size(fix: Fix) -> int:
 
 
 def _found(groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | str], seconds: float) -> Found:
-    fixes = list(dict.fromkeys(one for one in outcomes if isinstance(one, Fix)))
-    mended = {fingerprint for fix in fixes for fingerprint in fix.mends}
+    fixes = [one for one in outcomes if isinstance(one, Fix)]
     no_fix: dict[str, str] = {}
     for group, outcome in zip(groups, outcomes, strict=True):
         told = outcome if isinstance(outcome, str) else "a minor finding that its ticket's fix leaves"
-        left = (finding.result.fingerprint for finding in group)
-        no_fix |= {fingerprint: told for fingerprint in left if fingerprint not in mended}
-    ended = sum(isinstance(one, Fix) for one in outcomes)
-    note = f"fixes that were run: for {ended} of {counted(len(groups), 'new ticket')}, {seconds:.0f} s"
-    return Found(tuple(fixes), no_fix, note)
+        no_fix |= {finding.result.fingerprint: told for finding in group}
+    no_fix = {name: told for name, told in no_fix.items() if not any(name in fix.mends for fix in fixes)}
+    note = f"fixes that were run: for {len(fixes)} of {counted(len(groups), 'new ticket')}, {seconds:.0f} s"
+    return Found(tuple(dict.fromkeys(fixes)), no_fix, note)
 
 
 class RewriteSets:

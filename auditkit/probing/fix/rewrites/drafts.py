@@ -78,10 +78,6 @@ class Draft:
     def indent(self) -> str:
         return self.module.default_indent
 
-    def mentions(self, *words: str) -> bool:
-        """Return whether one of the functions contains one of these words."""
-        return any(set(words) & set(_WORD.findall(unit.text)) for unit in self.units)
-
     def fresh(self, name: str, unit: Unit) -> str:
         """Return the name, or a similar one that neither the function nor its file uses."""
         (definition,) = parsed(unit.node)

@@ -131,13 +131,15 @@ class Float64(Pattern):
 
     def _squares(self, call: cst.Call) -> cst.BaseExpression | None:
         """Replace `x.pow(2).sum()` and its other spellings by the square of a norm."""
-        squared = summed_squares(call, self.torch)
-        if squared is None:
-            return None
+        match call:
+            case cst.Call(func=cst.Attribute(value=summed, attr=cst.Name("sum")), args=[]):
+                squared = _squared(summed, self.torch)
+            case _:
+                return None
         match squared:
             case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("float" | "double")), args=[]):
                 squared = inner  # The reduction casts without a copy.
-        if self._is_wide(squared):
+        if squared is None or self._is_wide(squared):
             return None
         self.took_sparse = True
         plain = squared.with_changes(lpar=[], rpar=[])
@@ -181,15 +183,8 @@ def _is_order(arg: cst.Arg) -> bool:
     return bool(name) and name != "None" and _ORDER.fullmatch(name) is not None
 
 
-def summed_squares(call: cst.Call, torch: str) -> cst.BaseExpression | None:
-    """Return `x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`."""
-    match call:
-        case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("sum")), args=[]):
-            return _squared(inner, torch)
-    return None
-
-
 def _squared(node: cst.BaseExpression, torch: str) -> cst.BaseExpression | None:
+    """Return `x` of `x.pow(2)`, `x**2` and `x * x`."""
     match node:
         case cst.BinaryOperation(left=base, operator=cst.Power(), right=power) if _is_two(power):
             return base

@@ -113,19 +113,6 @@ def assigned(node: cst.CSTNode) -> tuple[str, cst.BaseExpression | None]:
     return "", None
 
 
-def with_value(line: Any, value: cst.BaseExpression) -> Any:
-    """Return the assignment on a line with another value, keeping the comments."""
-    return line.with_changes(body=[line.body[0].with_changes(value=value)])
-
-
-def values_of(unit: Unit, name: str) -> Iterator[cst.BaseExpression]:
-    """Yield the values that a function assigns to a name."""
-    for node in inside(unit.node):
-        match node:
-            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(target))], value=value) if target == name:
-                yield value
-
-
 def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.BaseStatement]:
     return cst.FlattenSentinel([line for group in lines for line in group])
 

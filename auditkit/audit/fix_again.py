@@ -5,11 +5,10 @@ from __future__ import annotations
 from auditkit.audit.audit import AuditRequest, audit
 from auditkit.model.ticket import Evidence
 from auditkit.probing.checkout.checkout import CheckoutSpec
-from auditkit.probing.fix.file_change import prefix_of
+from auditkit.probing.fix.file_change import changes_of, prefix_of
 from auditkit.probing.fix.patches import CannotComplete
 from auditkit.tickets.filing import record_fix
 from auditkit.tickets.store import TicketFolder
-from auditkit.trials.diff_block import changes_of
 from auditkit.trials.no_fix import was_not_searched
 from auditkit.trials.verify import RECOMMENDED, VerifyRequest, codes_of
 

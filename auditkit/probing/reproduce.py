@@ -112,8 +112,9 @@ def _shown(
     """Run the script, with a mock object for each missing module and global; check that its output shows the defect."""
     most = MOST_LINES
     if reading is None or result.is_of_source:
-        source = _source_of(place, setting) if result.probe == "sync_in_loop" else ""
-        body, shows = _of_source(name, source, import_line)
+        body, shows = _of_source(
+            name, _source_of(place, setting) if result.probe == "sync_in_loop" else "", import_line
+        )
     elif reading.plan.get("step"):
         most = MOST_STEP_LINES
         body, shows = step_script(result, reading, name, _source_of(place, setting), import_line)
@@ -353,8 +354,9 @@ def _read(file: Any) -> str:
     return str(file.read().decode("utf-8", "replace"))
 
 
-def _rows(result: ProbeResult, name: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    return ((one.value, one.case) for one in result.measurements if one.name == name)
+def _rows(result: ProbeResult, *names: str) -> list[tuple[Any, Mapping[str, Any]]]:
+    """Return values and cases of the measurements with these names, name by name."""
+    return [(one.value, one.case) for name in names for one in result.measurements if one.name == name]
 
 
 def _raises_or_differs(printed: Printed) -> bool:
@@ -382,19 +384,14 @@ def _is_broken(printed: Printed) -> bool:
 
 def _two_cases(name: str, grads: str, sound: str = _SOUND, first: str = "ordinary") -> list[str]:
     """Return the loop over two cases, of which the first is sound."""
-    one = f'for name, grads in {{"{first}": {sound}, "{name}": {grads}}}.items():'
-    if len(one) <= LONGEST_LINE:
-        return [one]
-    whole = f"cases = {sound}, {grads}"
-    if len(whole) <= LONGEST_LINE:
-        return [whole, f'for name, grads in zip(("{first}", "{name}"), cases):']
-    return [
-        "cases = {",
-        f'    "{first}": {sound},',
-        f'    "{name}": {grads},',
-        "}",
-        "for name, grads in cases.items():",
-    ]
+    for lines in (
+        [f'for name, grads in {{"{first}": {sound}, "{name}": {grads}}}.items():'],
+        [f"cases = {sound}, {grads}", f'for name, grads in zip(("{first}", "{name}"), cases):'],
+    ):
+        if max(map(len, lines)) <= LONGEST_LINE:
+            return lines
+    cases = [f'    "{first}": {sound},', f'    "{name}": {grads},']
+    return ["cases = {", *cases, "}", "for name, grads in cases.items():"]
 
 
 def _differs(name: str, grads: str, sound: str, first: str) -> _Evidence:
@@ -403,11 +400,10 @@ def _differs(name: str, grads: str, sound: str, first: str) -> _Evidence:
 
 def _at_two_sizes(result: ProbeResult, measured: str, expected: str, boundary: str) -> tuple[Sequence[str], float]:
     """Return the loop over gradients of elements of 1 and of a magnitude that breaks the norm, and the magnitude."""
-    (norm, case), (right, _) = next(_rows(result, measured)), next(_rows(result, expected))
+    (norm, case), (right, _) = _rows(result, measured)[0], _rows(result, expected)[0]
     magnitude, dtype = case["magnitude"], ""
     if _is_near(norm, right):
-        rows = _rows(result, boundary)
-        found = [(value, one) for value, one in rows if value is not None and one["dtype"] != "mixed"]
+        found = [one for one in _rows(result, boundary) if one[0] is not None and one[1]["dtype"] != "mixed"]
         if not found:
             raise NoScriptError("The norm breaks only with one large element or with mixed dtypes.")
         magnitude, case = found[0]
@@ -521,8 +517,7 @@ def _zero_elements(result: ProbeResult, _: TargetReading) -> _Evidence:
 
 
 def _empty(result: ProbeResult, _: TargetReading) -> _Evidence:
-    names = ("missing_fields", "changed_kinds", "raises")
-    case = next(case for name in names for value, case in _rows(result, name) if value)
+    case = next(case for value, case in _rows(result, "missing_fields", "changed_kinds", "raises") if value)
     if "group" in case["input"]:
         raise NoScriptError("The defect needs two groups of which one is empty.")
     grads = "[]" if case["input"] == "no tensors" else "[None, None, None]"
@@ -535,11 +530,10 @@ def _empty(result: ProbeResult, _: TargetReading) -> _Evidence:
 
 
 def _zero_ratio(result: ProbeResult, _: TargetReading) -> _Evidence:
-    rows = [case for name in ("nonfinite_fields", "raises") for value, case in _rows(result, name) if value]
-    case = rows[0]["input"]
+    case = next(case for value, case in _rows(result, "nonfinite_fields", "raises") if value)["input"]
     zeros = "[torch.zeros(5, 3), torch.zeros(7), torch.zeros(2, 3, 4)]"
-    made = {"one tensor zero": _SOUND.replace("ones", "zeros", 1), "without gradients": "[]"}
-    grads = made.get(case, "[torch.zeros(0)]" if "without elements" in case else "[]" if "without" in case else zeros)
+    made = "[torch.zeros(0)]" if "without elements" in case else "[]" if "without" in case else zeros
+    grads = _SOUND.replace("ones", "zeros", 1) if case == "one tensor zero" else made
     return _Evidence(_two_cases(case, grads), _is_broken, swaps_groups=case.startswith("second"))
 
 

@@ -224,11 +224,6 @@ def _expression(value: Any) -> str:
     return f"types.SimpleNamespace({fields})"
 
 
-def _norms(printed: Printed, line: int) -> list[float]:
-    """Return the numbers of the list of tensors at the end of a line."""
-    return [float(number) for number in re.findall(r"tensor\(([^),]+)", printed.cases[line].rpartition(": ")[2])]
-
-
 def _limits(scale: float) -> tuple[str, ...]:
     options = f", {scale}" * (scale != 1)
     run = f"train_small(batches, limit{options})[0]"
@@ -238,7 +233,7 @@ def _limits(scale: float) -> tuple[str, ...]:
 def _misses(result: ProbeResult, _: object) -> _Evidence:
     """Compare the norm with the limit, or the clipped gradient's direction with the unclipped one's."""
     if "direction" not in result.message:
-        return _Evidence(_limits(1), lambda printed: max(_norms(printed, 1)) > 1.01 * _LIMIT)
+        return _Evidence(_limits(1), lambda printed: max(printed.numbers(1)) > 1.01 * _LIMIT)
     lines = (
         f"whole, clipped = (train_small(batches, limit)[0][0].flatten() for limit in (1e9, {_LIMIT}))",
         "cosine = torch.cosine_similarity(whole, clipped, 0).item()",
@@ -255,7 +250,7 @@ def _scaled(result: ProbeResult, _: object) -> _Evidence:
         line = f'for n in (1, 3): print(n, "batches, norm at the step:", {run})'
         return _Evidence((line,), lambda printed: len(printed.cases) == 1, str(refused))
     return _Evidence(
-        _limits(_SCALE), lambda printed: min(_norms(printed, 0)) > _LIMIT and max(_norms(printed, 1)) < 0.5 * _LIMIT
+        _limits(_SCALE), lambda printed: min(printed.numbers(0)) > _LIMIT and max(printed.numbers(1)) < 0.5 * _LIMIT
     )
 
 
@@ -263,11 +258,11 @@ def _accumulated(_: ProbeResult, step: Mapping[str, Any]) -> _Evidence:
     """Compare the step of one joined batch with that of three micro-batches; or train on one batch three times."""
 
     def grows(printed: Printed) -> bool:
-        norms = _norms(printed, 0)
+        norms = printed.numbers(0)
         return len(norms) > 1 and norms[-1] > 1.5 * norms[0]
 
     def differs(printed: Printed) -> bool:
-        (one,), (three,) = _norms(printed, 0), _norms(printed, 1)
+        (one,), (three,) = printed.numbers(0), printed.numbers(1)
         return abs(three / one - 1) > 0.01
 
     if not step["accumulates"]:

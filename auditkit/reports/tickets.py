@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from auditkit.reports.page import Page, Section, items, table, text
 from auditkit.tickets.document import Document, TicketFileError
 from auditkit.tickets.lifecycle import consensus
-from auditkit.tickets.markdown import prose
+from auditkit.tickets.markdown import fence
 from auditkit.tickets.queue import blockers, selected
 
 
@@ -24,7 +24,7 @@ def tickets_page(documents: Sequence[Document], broken: Sequence[TicketFileError
     for one in unfinished:
         status = one.status.value + (f", blocked by {', '.join(blocked[one.id])}" if one.id in blocked else "")
         rows.append((one.id, one.severity.value, status, one.title, one.location, consensus(one).text))
-    texts = {document.ticket.id: prose(document.text.partition("\n---\n")[2]) for document in documents}
+    texts = {document.ticket.id: fence(document.text.partition("\n---\n")[2], "markdown") for document in documents}
     sections = (
         Section("Open, worst first", (table(("ticket", "severity", "status", "what", "where", "reviews"), rows),)),
         Section("Not valid, in no count", (items(text(error.message) for error in broken),)),

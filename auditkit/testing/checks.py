@@ -66,7 +66,7 @@ class Check:
         They are those of norm_overflows_on_finite_grads: float32, bfloat16, float16, mixed and float64.
         """
         answer, probe = self._answered("norm_overflows_on_finite_grads")
-        rows = {str(m.case["dtype"]): m for m in answer.measurements if m.name == "breaking_norm"}
+        rows = {str(m.case["dtype"]): m for m in answer.result.measurements if m.name == "breaking_norm"}
         missing = [dtype for dtype in dtypes if dtype not in rows]
         if missing or not dtypes:
             raise GuardUnavailable(f"{self._call}: not judged in {', '.join(missing)}; judged: {', '.join(rows)}")
@@ -123,7 +123,7 @@ class Check:
         findings = [each for each in answers if _is_finding(each.result, bound)]
         if findings:
             head = f"{len(findings)} of {len(answers)} probes reproduce a finding of {bound.value} or worse"
-            raise failure(self._headline(head), *_told(findings))
+            raise failure(f"{self._call}: {head}", *_told(findings))
         unanswered = [each.result for each in answers if each.result.outcome in _UNANSWERED]
         if unanswered and (probes or len(unanswered) == len(answers)):
             raise GuardUnavailable("; ".join(f"{each.probe}: {each.message}" for each in unanswered))
@@ -134,9 +134,6 @@ class Check:
     @property
     def _call(self) -> str:
         return self._subject.target.call
-
-    def _headline(self, text: str) -> str:
-        return f"{self._call}: {text}"
 
     def _answered(self, asked: str) -> tuple[Answer, ProbeInfo]:
         """Return the probe's result. Raises GuardUnavailable if there is none, GuardFailed if the target raised."""
@@ -149,7 +146,7 @@ class Check:
         if result.outcome in _UNANSWERED:
             raise GuardUnavailable(f"{self._call}: {result.message}")
         if result.outcome is Outcome.ERROR:
-            raise failure(self._headline(result.message), ("line", answer.line), ("asked", probe.title))
+            raise failure(f"{self._call}: {result.message}", ("line", answer.line), ("asked", probe.title))
         return answer, probe
 
     def _count(self, probe_id: str, name: str, things: str, at_most: int | None, tolerance: float) -> Check:
@@ -157,7 +154,7 @@ class Check:
         counts = answer.figures(name)
         most = max(counts)
         head = f"{counts[most]:,} {things} at {most:,} tensors"
-        text = next(m for m in answer.measurements if m.name == f"{name}_law").case["law"]
+        text = next(m for m in answer.result.measurements if m.name == f"{name}_law").case["law"]
         law = f"{text} {things} for n tensors: {_listed(counts)}"
         if at_most is not None and max(counts.values()) > at_most:
             raise self._failed(f"{head}; at most {at_most:,} allowed", law, answer, probe)
@@ -166,11 +163,11 @@ class Check:
         return self
 
     def _failed(self, head: str, law: str, answer: Answer, probe: ProbeInfo) -> GuardFailed:
-        kinds = {each.evidence for each in answer.measurements}
+        kinds = {each.evidence for each in answer.result.measurements}
         kind = max(kinds, key=lambda kind: kind is Evidence.SIMULATED) if kinds else None
         evidence = [in_words(kind, answer.result.device), *answer.result.notes]
         facts = (("law", law), ("line", answer.line), ("evidence", evidence), ("fix", probe.remediation))
-        return failure(self._headline(head), *facts)
+        return failure(f"{self._call}: {head}", *facts)
 
 
 def _grows(figures: Mapping[int, float], tolerance: float) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
+import operator
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Takes
-from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, fingerprint
 from auditkit.model.runs.target import Target
@@ -34,13 +34,9 @@ class Answer(NamedTuple):
     result: ProbeResult
     line: Sequence[str]
 
-    @property
-    def measurements(self) -> Sequence[Measurement]:
-        return self.result.measurements
-
     def figures(self, name: str) -> dict[int, Any]:
         """Return a measurement by the number of tensors."""
-        return {int(m.case["tensors"]): m.value for m in self.measurements if m.name == name}
+        return {int(m.case["tensors"]): m.value for m in self.result.measurements if m.name == name}
 
 
 class Subject:
@@ -111,17 +107,10 @@ class Subject:
 
 
 def _named(call: str) -> Any:
-    module, colon, name = call.partition(":")
     try:
-        return _attribute(importlib.import_module(module), name) if colon else None
-    except (ImportError, AttributeError) as error:
+        return pkgutil.resolve_name(call) if ":" in call else None
+    except (ImportError, AttributeError, ValueError) as error:
         raise BadInputError(f"{call}: {error}") from error
-
-
-def _attribute(found: Any, name: str) -> Any:
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def _place(function: Any) -> tuple[str, str]:
@@ -137,7 +126,7 @@ def _owner(function: Any) -> tuple[type | None, str]:
     if inspect.isfunction(function) and "." in name and not name.rpartition(".")[0].endswith("<locals>"):
         with contextlib.suppress(AttributeError, KeyError):
             path, _, method = name.rpartition(".")
-            owner = _attribute(sys.modules[module], path)
+            owner = operator.attrgetter(path)(sys.modules[module])
             if inspect.isclass(owner) and not isinstance(inspect.getattr_static(owner, method), staticmethod):
                 return owner, method
     return None, ""

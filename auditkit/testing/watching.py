@@ -72,7 +72,6 @@ class watch:
         broken = [f"{each.probe}: {each.message}" for each in self.watched.run.results if each.outcome.value == "error"]
         if found or broken:
             places = [f"{at.file}:{at.line}" if (at := each.location) else "" for each in found]
-            lines = [
-                f"{each.severity} {each.probe} {at}: {each.message}" for each, at in zip(found, places, strict=True)
-            ]
+            facts = zip(found, places, strict=True)
+            lines = [f"{each.severity} {each.probe} {at}: {each.message}" for each, at in facts]
             raise failure(f"{len(found)} laws are broken in the block", ("law", lines), ("error", broken))

@@ -32,7 +32,7 @@ def baseline_of(
     reproduced = {each.fingerprint: each for each in run.results if each.outcome is Outcome.REPRODUCED}
     for fingerprint, result in reproduced.items():
         ticket = held.get(fingerprint)
-        if ticket is not None and not _returned(ticket):
+        if ticket is not None and ticket.status not in REOPENING:
             known.append(Tracked(fingerprint, ticket.id, ticket.status.value))
         elif ticket is not None:
             why = f"{ticket.id} is {ticket.status.value}, and its finding reproduces again"
@@ -67,17 +67,12 @@ def only_new(run: Run) -> Run:
 
 def tickets_by_fingerprint(tickets: Sequence[Ticket]) -> dict[str, Ticket]:
     """Return the ticket of each finding: an open one, else one with a decision, else the first."""
-    ordered = sorted(tickets, key=lambda ticket: (_returned(ticket), ticket.status.is_finished))
+    ordered = sorted(tickets, key=lambda ticket: (ticket.status in REOPENING, ticket.status.is_finished))
     held: dict[str, Ticket] = {}
     for ticket in ordered:
         for fingerprint in ticket.findings:
             held.setdefault(fingerprint, ticket)
     return held
-
-
-def _returned(ticket: Ticket) -> bool:
-    """Return whether the ticket says that the finding was fixed, so that it has come back if it reproduces."""
-    return ticket.status in REOPENING
 
 
 def _unread(run: Run) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from auditkit.model.enums import Evidence as EvidenceKind
 from auditkit.model.enums import Severity
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.measurement import Measurement
-from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Finding
+from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Finding, ProbeResult
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line, shortened
 from auditkit.model.ticket import CATEGORY_OF, UNKNOWN, Box, Ticket
@@ -47,9 +48,8 @@ def categories_of(findings: Iterable[Finding]) -> tuple[str, ...]:
 def title_of(findings: Sequence[Finding]) -> str:
     """Return the function and the title of the worst finding's probe, in one short line."""
     leader = findings[0]
-    subject = (
-        function_of(leader) if len({one.result.target for one in findings}) > 1 else short_target(leader.result.target)
-    )
+    is_shared = len({one.result.target for one in findings}) > 1
+    subject = function_of(leader) if is_shared else short_target(leader.result.target)
     title = inert_line(leader.probe.title)
     whole = inert_line(f"{subject}: {title}")
     return whole if len(whole) <= _LONGEST_TITLE else shortened(title, _LONGEST_TITLE - 3)
@@ -67,12 +67,10 @@ def location_of(finding: Finding) -> str:
 
     The path is that from the top of the repository.
     """
-    result = finding.result
-    if result.location is None and result.statement is None:
+    statement, place = finding.result.statement, finding.result.location
+    file, line = (statement.file, statement.first) if statement else (place.file, place.line) if place else ("", 0)
+    if not file:
         return ""
-    file, line = (result.location.file, result.location.line) if result.location else ("", 0)
-    if result.statement is not None:
-        file, line = result.statement.file, result.statement.first
     is_below = finding.source and not finding.source.startswith("..") and finding.environment.checkout != BUNDLED
     path = PurePosixPath(finding.source, file) if is_below else PurePosixPath(file)
     return f"{path}:{line}" if line else str(path)
@@ -133,11 +131,13 @@ def _met_by(findings: Sequence[Finding]) -> str:
     through = list(dict.fromkeys(finding.result.target for finding in findings))
     if places:
         return f"Met by: {', '.join(map(markdown.code, dict.fromkeys(places)))}."
-    if len(through) < 2:
-        files = tuple(dict.fromkeys(place.rpartition(":")[0] for place in met_by.callers)) if met_by is not None else ()
-        return _sentence(replace(met_by, callers=files).sentence()) if met_by is not None else ""
-    shown = ", ".join(map(markdown.code, through[:4]))
-    return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."
+    if len(through) > 1:
+        shown = ", ".join(map(markdown.code, through[:4]))
+        return f"Met through: {shown}{f' and {len(through) - 4} more' if len(through) > 4 else ''}."
+    if met_by is None:
+        return ""
+    files = tuple(dict.fromkeys(place.rpartition(":")[0] for place in met_by.callers))
+    return _sentence(replace(met_by, callers=files).sentence())
 
 
 def _excerpt(finding: Finding, most: int) -> str:
@@ -161,8 +161,6 @@ def _excerpt(finding: Finding, most: int) -> str:
 
 def command_of(finding: Finding) -> str:
     """Return the command that checks the finding again, from the top of the repository."""
-    import shlex
-
     target = finding.target.command_words() if finding.target else ["--target", finding.result.target]
     probe = finding.asked_as or finding.result.probe
     if finding.probe.scope == "source":
@@ -171,12 +169,12 @@ def command_of(finding: Finding) -> str:
         words = ["auditkit", "audit", "--probe", probe, *target[:2], *finding.options]
     else:
         words = ["auditkit", "probe", "run", probe, "--checkout", finding.source or ".", *target, *finding.options]
-    lines = [""]
-    for word in (shlex.quote(inert_line(word)) for word in words):
-        if lines[-1] and len(lines[-1]) + len(word) > LONGEST_LINE - 10:
+    lines = [words[0]]
+    for word in (shlex.quote(inert_line(word)) for word in words[1:]):
+        if len(lines[-1]) + len(word) > LONGEST_LINE - 10:
             lines.append(f"  {word}")
         else:
-            lines[-1] = f"{lines[-1]} {word}".strip() if len(lines) == 1 else f"{lines[-1]} {word}"
+            lines[-1] += f" {word}"
     return " \\\n    ".join(lines)
 
 
@@ -228,27 +226,16 @@ def minor_left(probes: Sequence[str]) -> list[str]:
 
 
 def _one_fix(fix: Fix, ticket_id: str, most_rows: int) -> str:
-    """Return what the fix changes, its diff if it is short, and what its probes found with it."""
+    """Return what the fix changes, its diff if it is short, and where it was run."""
     lines = fix.difference.rstrip("\n").split("\n")
-    told = " ".join(_sentence(change) for change in fix.changes)
-    gone = [
-        row.probe for row in fix.rows if row.base.partition(" ")[2].startswith("reproduced") and "not" in row.patched
-    ]
-    result = f"Run on {fix.device} with torch {fix.torch}: " + (
-        f"{', '.join(map(markdown.code, gone[:3]))} no longer reproduce{'s' * (len(gone) == 1)}"
-        if gone
-        else "it suffices"
-    )
-    result += f"{f' and {len(gone) - 3} more' if len(gone) > 3 else ''}, and no other probe is worse."
+    told = _paragraph(" ".join(map(_sentence, fix.changes)))
+    result = f"Run on {fix.device} with torch {fix.torch}: it suffices, and no other probe is worse."
     is_short = len(lines) <= max(_SHORT_DIFF, _MOST_DIFF * most_rows // ROW_LIMITS[0]) and all(
         len(line) <= LONGEST_LINE for line in lines
     )
-    shown = (
-        markdown.fence(fix.difference, "diff")
-        if is_short
-        else f"The diff has {len(lines)} lines: " + markdown.code(f"auditkit ticket fix {ticket_id}")
-    )
-    return "\n".join([_paragraph(told), shown, _paragraph(result)])
+    command = markdown.code(f"auditkit ticket fix {ticket_id}")
+    shown = markdown.fence(fix.difference, "diff") if is_short else f"The diff has {len(lines)} lines: {command}"
+    return "\n".join([told, shown, _paragraph(result)])
 
 
 # The evidence block.
@@ -297,8 +284,6 @@ def evidence_block(
 
 
 def _rows(result: Mapping[str, Any], whole: bool) -> list[tuple[str, str, str]]:
-    from auditkit.model.runs.run import ProbeResult
-
     read = ProbeResult.from_json(result)
     grown = _growth(read.measurements) if whole else []
     told = {name.partition(",")[0] for name, _, _ in grown}

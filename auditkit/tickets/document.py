@@ -53,12 +53,9 @@ class TicketFileError(BadInputError):
     def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
         self.path = path
         self.problems = tuple(problems)
-        lines = [
-            f"{path}:{problem.line}: {inert_line(problem.message)}"
-            + (f" ({inert_line(problem.hint)})" if problem.hint else "")
-            for problem in problems
-        ]
-        super().__init__("\n".join(lines))
+        hints = [f" ({inert_line(problem.hint)})" if problem.hint else "" for problem in problems]
+        told = [f"{path}:{problem.line}: {inert_line(problem.message)}" for problem in problems]
+        super().__init__("\n".join(map(str.__add__, told, hints)))
 
 
 @dataclass(frozen=True)
@@ -122,13 +119,10 @@ class Document:
         if self.evidence_lines is not None:
             begin, end = self.evidence_lines
             return self._as("\n".join([*lines[:begin], *block, *lines[end + 1 :]]))
-        cut = self._start_of_reviews()
-        return self._as("\n".join([*lines[:cut], *block, "", *lines[cut:]]))
-
-    def _start_of_reviews(self) -> int:
         found = self._find(CROSS_REVIEW)
         assert found is not None, "parse_document requires the section"
-        return found.first - 1
+        cut = found.first - 1
+        return self._as("\n".join([*lines[:cut], *block, "", *lines[cut:]]))
 
     def with_ticks(self, ticks: Mapping[int, bool]) -> Document:
         """Return the document with the boxes on these lines (from 1) ticked or not."""
@@ -197,12 +191,12 @@ def decoded(data: bytes, path: Path) -> str:
 def _unreadable(data: bytes) -> Problem | None:
     if len(data) > MOST_BYTES:
         return Problem(1, f"the file has {len(data):,} bytes", f"a ticket has at most {MOST_BYTES:,}")
-    for found, message, hint in (
-        (data.find(b"\0"), "the file has a NUL byte: it is binary", "a ticket is a text file in UTF-8"),
-        (data.find(b"\r"), "the line ends in CRLF", "save the file with LF line ends (git: core.autocrlf=input)"),
+    for byte, message, hint in (
+        (b"\0", "the file has a NUL byte: it is binary", "a ticket is a text file in UTF-8"),
+        (b"\r", "the line ends in CRLF", "save the file with LF line ends (git: core.autocrlf=input)"),
     ):
-        if found >= 0:
-            return Problem(data.count(b"\n", 0, found) + 1, message, hint)
+        if byte in data:
+            return Problem(data.count(b"\n", 0, data.find(byte)) + 1, message, hint)
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -262,13 +256,11 @@ class _BodyReader:
     def _check_structure(self) -> None:
         titles = [section.title for section in self.sections]
         if CROSS_REVIEW not in titles and not self.problems:  # an open evidence block hides it
-            self._note(
-                len(self.lines) - 1, "the section Cross-review is missing", f"add ## {CROSS_REVIEW}: {NO_REVIEW}"
-            )
-        for title in (CROSS_REVIEW, VERIFICATION):
-            if titles.count(title) > 1:
-                last = [section for section in self.sections if section.title == title][-1]
-                self._note(last.first - 1, f"a second section {title}", "put both into one")
+            hint = f"add ## {CROSS_REVIEW}: {NO_REVIEW}"
+            self._note(len(self.lines) - 1, "the section Cross-review is missing", hint)
+        for number, section in enumerate(self.sections):
+            if section.title in (CROSS_REVIEW, VERIFICATION) and section.title in titles[:number]:
+                self._note(section.first - 1, f"a second section {section.title}", "put both into one")
 
     def _note(self, index: int, message: str, hint: str) -> None:
         self.problems.append(Problem(index + 1, message, hint))
@@ -307,14 +299,14 @@ class _BodyReader:
             return
         self.reviews.append(
             Review(
-                verdict=Verdict(match["verdict"]),
-                severity=Severity(match["severity"]) if match["severity"] else None,
-                reviewer=match["reviewer"],
-                role=match["role"] or "",
-                date=match["date"],
-                revision=match["revision"],
-                note=(match["note"] or "") + newline + rest,
-                line=index + 1,
+                Verdict(match["verdict"]),
+                match["reviewer"],
+                Severity(match["severity"]) if match["severity"] else None,
+                match["role"] or "",
+                match["date"],
+                match["revision"],
+                (match["note"] or "") + newline + rest,
+                index + 1,
             )
         )
 
@@ -325,17 +317,10 @@ class _BodyReader:
             form = f"- {near[0] if near else 'fixed'} in COMMIT by NAME, 2026-11-24 · proof or reason"
             self._note(index, f"this is not a resolution: {text[:80]!r}", f"a valid line is: {form}")
             return
-        details = re.sub(r"\s*\n\s*", " ", match["details"] or "")
-        self.resolutions.append(
-            Resolution(
-                status=Status(match["status"]),
-                person=match["person"],
-                date=match["date"],
-                commit=match["commit"] or "",
-                details=tuple(details.split(" · ")) if details else (),
-                line=index + 1,
-            )
-        )
+        text = re.sub(r"\s*\n\s*", " ", match["details"] or "")
+        details = tuple(text.split(" · ")) if text else ()
+        by = match["person"], match["date"], match["commit"] or ""
+        self.resolutions.append(Resolution(Status(match["status"]), *by, details, index + 1))
 
 
 def nearest_review(line: str) -> str:
@@ -360,15 +345,13 @@ def review_line(review: Review) -> str:
     severity = f" {review.severity.value}" if review.severity else ""
     role = f" ({_name(review.role)})" if review.role else ""
     reviewer = _name(review.reviewer) or UNKNOWN
-    head = (
-        f"- **{review.verdict.value}**{severity} · {reviewer}{role} · {review.date or UNDATED} · at {review.revision}"
-    )
+    head = f"- **{review.verdict}**{severity} · {reviewer}{role} · {review.date or UNDATED} · at {review.revision}"
     note = inert(review.note).strip()
     if not note:
         return head
-    if "\n" not in note:
-        return wrapped(f"{head}: {note}")
     first, *rest = note.split("\n")
+    if not rest:
+        return wrapped(f"{head}: {note}")
     return "\n".join([f"{head}: {first.strip()}", *(f"  {line}".rstrip() for line in rest)])
 
 
@@ -398,9 +381,8 @@ def new_document(ticket: Ticket, sections: Sequence[tuple[str, str]], path: Path
     """
     parts = [write_front_matter(ticket) + f"# {ticket.title}"]
     boxes = "\n".join(wrapped(f"- [{'x' if box.is_done else ' '}] {box.text}") for box in ticket.boxes)
-    named = dict(sections)
-    whole = [*sections, *([(VERIFICATION, boxes)] if boxes and VERIFICATION not in named else [])]
-    for title, text in whole:
+    is_given = VERIFICATION in dict(sections)
+    for title, text in [*sections, *([] if is_given else [(VERIFICATION, boxes)])]:
         if text.strip("\n"):
             parts.append(("" if not title else f"## {title}\n") + text.strip("\n"))
     parts.append(f"## {CROSS_REVIEW}\n" + ("\n".join(map(review_line, ticket.reviews)) or NO_REVIEW))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -170,8 +171,6 @@ def _result_json(finding: Finding, options: FilingOptions) -> dict[str, Any]:
 
 def code_of(result: ProbeResult, source: Callable[[str], str | None]) -> str:
     """Return the digest of the body of a result's function, by which a renamed one is found again; "" for none."""
-    import hashlib
-
     location = result.location
     code = function_digest(source(location.file), location.function) if location and location.function else ""
     return hashlib.sha256(code.encode()).hexdigest()[:16] if code else ""
@@ -194,10 +193,10 @@ def moved_findings(
     for ticket in {ticket.id: ticket for ticket in tickets}.values() if any(codes.values()) else ():
         evidence = folder.evidence(ticket.id) if set(ticket.findings) - set(found) else None
         for result in evidence.results if evidence else ():
-            is_gone = result["fingerprint"] in ticket.findings and result["fingerprint"] not in found
-            old = ProbeResult.from_json(result) if is_gone and result.get("code") else None
-            if old is not None and not code_of(old, source):
-                gone.setdefault((result["probe"], result["code"]), []).append(result["fingerprint"])
+            name, is_known = result["fingerprint"], bool(result.get("code"))
+            is_gone = is_known and name in ticket.findings and name not in found
+            if is_gone and not code_of(ProbeResult.from_json(result), source):
+                gone.setdefault((result["probe"], result["code"]), []).append(name)
     moved: dict[str, str] = {}
     for name, code in codes.items():
         same = gone.get((name.partition("/")[0], code), [])
@@ -242,10 +241,9 @@ def _refresh(folder: TicketFolder, ticket_id: str, findings: Sequence[Finding], 
     returned = {name for name in new if name in evidence.gone}
     document = _with_place(document, findings)
     if changed or returned:
-        severity = _severity(document.ticket, old, new)
         names = tuple(dict.fromkeys((*document.ticket.findings, *new)))
-        document = document.edited(findings=names, severity=severity)
-        merged = {name: new[name] if name in changed else result for name, result in {**new, **old}.items()}
+        document = document.edited(findings=names, severity=_severity(document.ticket, old, new))
+        merged = old | {name: new[name] for name in changed}
         results = tuple(merged[name] for name in names if name in merged)
         gone = {name: where for name, where in evidence.gone.items() if name not in new}
         further = _evidence_of(ticket_id, [one for one in findings if one.result.fingerprint in changed], options)
@@ -262,14 +260,11 @@ def _refresh(folder: TicketFolder, ticket_id: str, findings: Sequence[Finding], 
     found = dict.fromkeys(finding.fix for finding in findings if finding.fix is not None)
     if found and not evidence.fixes:
         document = _with_fixes(folder, document, evidence, list(found))
-    is_back = document.ticket.status in REOPENING and any(one.severity is not Severity.P4 for one in findings)
-    if is_back:
-        document = reopened(document, findings[0].environment.revision)
-        evidence = msgspec.structs.replace(evidence, proof=None)
-        folder.save_evidence(evidence)
-    folder.save(document, before)
-    if is_back:
+    if document.ticket.status in REOPENING and any(one.severity is not Severity.P4 for one in findings):
+        folder.save(reopened(document, findings[0].environment.revision), before)
+        folder.save_evidence(msgspec.structs.replace(folder.evidence(ticket_id) or evidence, proof=None))
         return FilingAction.REOPENED
+    folder.save(document, before)
     return FilingAction.UNCHANGED if document.text == before.text else FilingAction.REFRESHED
 
 

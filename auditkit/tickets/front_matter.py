@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from auditkit.errors import meant, nearest_names
@@ -62,32 +62,21 @@ def read_front_matter(text: str) -> tuple[Ticket | None, list[Problem], int]:
     match = _WRITTEN.match(text)
     if match is None:
         return _from_yaml(text)
-    (ticket_id, title, severity, status, location, function, findings, findings_block, categories, categories_block,
-     domain, batch, agent, assignee, labels, labels_block, created, links, links_block) = match.groups("")  # fmt: skip
-    ticket = Ticket(
-        id=ticket_id,
-        title=_text(title),
-        severity=_SEVERITIES[severity],
-        status=_STATUSES[status],
-        location=_text(location),
-        function=_text(function),
-        findings=_items(findings, findings_block),
-        categories=_items(categories, categories_block),
-        domain=_text(domain),
-        batch=int(batch),
-        agent=_text(agent),
-        assignee=_text(assignee),
-        labels=_items(labels, labels_block),
-        created=_text(created),
-        links=_items(links, links_block),
-    )
-    if ticket.title:
-        return ticket, [], match.end()
-    return _from_yaml(text)
+    values: dict[str, Any] = {}
+    groups = iter(match.groups(""))
+    for key in FIELDS:
+        values[key] = _items(next(groups), next(groups)) if key in LISTS else _READ.get(key, _text)(next(groups))
+    ticket = Ticket(**values)
+    return (ticket, [], match.end()) if ticket.title else _from_yaml(text)
 
 
 def _text(written: str) -> str:
     return written[1:-1] if written[0] == '"' else written
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "severity": _SEVERITIES.__getitem__, "status": _STATUSES.__getitem__, "batch": int,
+}  # fmt: skip
 
 
 def _items(flow: str, block: str) -> tuple[str, ...]:
@@ -187,7 +176,7 @@ def _value(key: str, node: Any) -> tuple[Any, str]:
         if not all(item.id == "scalar" for item in node.value):
             return (), f"each item of {key} is one text"
         items = tuple(str(item.value) for item in node.value)
-        return items, _item_problem(key, items)
+        return items, check_items(key, items)
     if node.id != "scalar":
         return None, check_field(key, "")[1] or f"{key} is one text, not a list or a mapping"
     text = "" if node.tag.endswith(":null") else str(node.value)
@@ -198,11 +187,10 @@ def check_field(key: str, text: str) -> tuple[Any, str]:
     """Return the value of a field that is not a list, and a correct example if `text` is not valid ("" if it is)."""
     if "\n" in text:
         return text, f"{key} is one line"
-    if key == "severity":
-        return _SEVERITIES.get(text), "" if text in _SEVERITIES else f"one of {', '.join(_SEVERITIES)}"
-    if key == "status":
-        hint = f"{meant(text, _STATUSES)} one of {', '.join(_STATUSES)}".strip()
-        return _STATUSES.get(text), "" if text in _STATUSES else hint
+    if key in ("severity", "status"):
+        known: dict[str, Any] = _SEVERITIES if key == "severity" else _STATUSES
+        hint = f"{meant(text, known) if key == 'status' else ''} one of {', '.join(known)}".strip()
+        return known.get(text), "" if text in known else hint
     if key == "batch":
         is_number = re.fullmatch(r"\d{1,4}", text, re.ASCII) is not None
         return int(text) if is_number else None, "" if is_number else "a whole number from 0 to 9999"
@@ -213,15 +201,10 @@ def check_field(key: str, text: str) -> tuple[Any, str]:
     return text, "" if text or key != "title" else "a title"
 
 
-def _item_problem(key: str, items: Sequence[str]) -> str:
-    """Return what would be correct if an item of a list field is not valid."""
-    if any(not item.strip() or "\n" in item for item in items):
-        return f"each item of {key} is one line of text"
-    return check_items(key, items)
-
-
 def check_items(key: str, items: Sequence[str]) -> str:
     """Return what would be correct if `items` are not valid for the list field `key`, "" if they are."""
+    if any(not item.strip() or "\n" in item for item in items):
+        return f"each item of {key} is one line of text"
     if key == "categories":
         for item in items:
             if item not in CATEGORIES:
@@ -261,15 +244,10 @@ def with_fields(text: str, ticket: Ticket, keys: Sequence[str]) -> str:
     """Return `text` with the fields `keys` of its front matter as `ticket` has them; other bytes stay."""
     head, body = text.split("\n---\n", 1)
     lines = head.split("\n")[1:]
-    parts: list[tuple[str, list[str]]] = []
+    parts: dict[str, str] = {}
     for line in lines:
         name = re.match(r"(\w+):", line)
-        if name is not None or not parts:
-            parts.append((name[1] if name else "", [line]))
-        else:
-            parts[-1][1].append(line)
-    changed = {key: field_lines(key, getattr(ticket, key)).rstrip("\n").split("\n") for key in keys}
-    present = {name for name, _ in parts}
-    kept = [(name, changed.get(name, those)) for name, those in parts]
-    kept += [(key, those) for key, those in changed.items() if key not in present]
-    return "\n".join(["---", *(line for _, those in kept for line in those), "---"]) + "\n" + body
+        key = name[1] if name else next(reversed(parts), "")
+        parts[key] = parts.get(key, "") + f"{line}\n"
+    parts |= {key: field_lines(key, getattr(ticket, key)) for key in keys}
+    return "\n".join(["---", "".join(parts.values()) + "---", body])

@@ -146,15 +146,13 @@ def import_tickets(paths: Sequence[Path], folder: Path) -> list[Imported]:
         if one.document is None:
             continue
         path = one.document.path
-        if os.path.lexists(path):
-            one.problem = f"{one.source}: {path} exists: choose another folder with --to, or change the id"
-        else:
-            try:
-                write_below(folder, path.name, one.document.data)
-            except AuditkitError as error:
-                one.problem = str(error)
-        if one.problem:
-            one.document = None
+        try:
+            if os.path.lexists(path):
+                hint = "choose another folder with --to, or change the id"
+                raise BadInputError(f"{one.source}: {path} exists: {hint}")
+            write_below(folder, path.name, one.document.data)
+        except AuditkitError as error:
+            one.problem, one.document = str(error), None
     return found
 
 
@@ -206,9 +204,8 @@ class _Reader:
             heading = _HEADING.fullmatch(line)
             if fence:
                 self.hidden.add(number)
-                is_end = fence == "-->" and fence in line
-                is_end = is_end or bool(mark and mark[1].startswith(fence) and not line.strip(" `~"))
-                fence = "" if is_end else fence
+                is_fence = mark and mark[1].startswith(fence) and not line.strip(" `~")
+                fence = "" if is_fence or (fence == "-->" and fence in line) else fence
             elif mark or line.lstrip().startswith("<!--"):
                 self.hidden.add(number)
                 fence = mark[1] if mark else "" if "-->" in line else "-->"
@@ -237,12 +234,13 @@ class _Reader:
         """Fill the result with the ticket, or with the reason why there is none. Raises TicketFileError."""
         result, rows = self.result, self._rows(_METADATA)
         stem_id = _id_in(result.source.stem)
-        row_id = _id_in(rows["ticket id"][1].strip("*_` ")) if "ticket id" in rows else ""
+        written = rows.get("ticket id", (0, ""))[1]
+        row_id = _id_in(written.strip("*_` "))
         heading = _HEADING.fullmatch(self.lines[self.title_line]) if self.title_line >= 0 else None
         title = inert_line(heading[2]) if heading else ""
         if self.lines[0] == "---" and any(line.startswith("id: ") for line in self.lines[:20]):
             result.skipped = "a ticket in the new form"
-        elif "ticket id" in rows and "{" in rows["ticket id"][1]:
+        elif "{" in written:
             result.skipped = "a template"
         elif not (rows or stem_id or title.casefold().startswith("finding ticket:")):
             result.skipped = "no ticket: it has no table below '## Ticket Metadata'"
@@ -338,13 +336,11 @@ class _Reader:
                 places[owners[0]].append(match["lines"])
         texts = [text for path, spans in places.items() for text in ([f"{path}:{span}" for span in spans] or [path])]
         location = ", ".join(inert_line(text) for text in texts if parse_place(text) and ", " not in text)
-        for at, name, kept in (
-            (number, "function", function),
-            (at_files, "location", " ".join([location, *self.result.notes])),
-            (at_lines, "location", location),
-        ):
+        named_files = " ".join([location, *self.result.notes])
+        kept = ((number, "function", function), (at_files, "location", named_files), (at_lines, "location", location))
+        for at, name, text in kept:
             if at >= 0:
-                self._take(at, name, kept)
+                self._take(at, name, text)
         return {"function": function, "location": location}
 
     def _read_categories(self) -> tuple[str, ...]:
@@ -463,11 +459,8 @@ class _Reader:
         is_named, found = "verdict" in names, []
         form = "table:" + "|".join(head) if is_named else "stray-row"
         for number, cells in rows.items():
-            at = (
-                names.index("verdict")
-                if is_named
-                else next((n for n, cell in enumerate(cells) if read_verdict(cell)), 0)
-            )
+            first_verdict = next((n for n, cell in enumerate(cells) if read_verdict(cell)), 0)
+            at = names.index("verdict") if is_named else first_verdict
             after = ["date" if _DATE.fullmatch(cell) else "notes" for cell in cells[at + 1 :]]
             kinds = names if is_named else [*["reviewer"] * at, "verdict", *after]
             if at < len(cells) and cells[at] and (number != first if is_named else at):
@@ -561,9 +554,8 @@ def _form_of(ticket: Ticket) -> list[Any]:
 def read_status(text: str) -> Status | None:
     """Return the status that a text means; `wontfix`, `Won't fix` and `wont-fix (by design)` are all `wont-fix`."""
     heads = (text, re.split(r"[\s(:;,]", text.strip(), maxsplit=1)[0])
-    return next(
-        (_STATUSES[letters] for one in heads if (letters := re.sub("[^a-z]", "", one.lower())) in _STATUSES), None
-    )
+    letters = [re.sub("[^a-z]", "", one.lower()) for one in heads]
+    return _STATUSES.get(letters[0]) or _STATUSES.get(letters[1])
 
 
 def read_verdict(text: str) -> Verdict | None:

@@ -127,12 +127,8 @@ def with_edits(document: Document, edits: Sequence[str]) -> Document:
 
 def _edited_list(key: str, old: tuple[str, ...], sign: str, text: str) -> tuple[str, ...]:
     items = tuple(item.strip() for item in text.split(",") if item.strip())
-    if sign == "+=":
-        new = (*old, *(item for item in items if item not in old))
-    elif sign == "-=":
-        new = tuple(item for item in old if item not in items)
-    else:
-        new = items
+    left = tuple(item for item in old if item not in items)
+    new = {"=": items, "-=": left, "+=": (*old, *(item for item in items if item not in old))}[sign]
     problem = check_items(key, new)
     if problem:
         raise BadInputError(f"{key} cannot be {text!r}", problem)
@@ -194,92 +190,73 @@ def new_review(
         raise BadInputError(f"{verdict!r} is not a verdict", meant(word, known, f"one of {', '.join(known)}"))
     wanted = _edited_field("severity", "=", severity) if severity else document.ticket.severity
     assert isinstance(wanted, Severity)
-    return Review(
-        verdict=Verdict(word),
-        severity=wanted,
-        reviewer=who,
-        role=inert_line(role),
-        date=today(),
-        revision=place.head(),
-        note=note,
-    )
+    return Review(Verdict(word), who, wanted, inert_line(role), today(), place.head(), note)
 
 
 def stale_reviews(ticket: Ticket, place: Place) -> list[Review]:
     """Return the reviews whose function has changed between the reviewed revision and the files on the disk."""
     if not ticket.places or not ticket.function or not ticket.reviews:
         return []
-    file = ticket.places[0].file
-    now = function_digest(place.source("", file), ticket.function)
-    digests: dict[str, str] = {}
-    for revision in {review.revision for review in ticket.reviews} - {UNKNOWN}:
-        digests[revision] = function_digest(place.source(revision, file), ticket.function)
-    return [review for review in ticket.reviews if digests.get(review.revision, "") not in ("", now)]
+    revisions = {review.revision for review in ticket.reviews} - {UNKNOWN}
+    sources = {revision: place.source(revision, ticket.places[0].file) for revision in ("", *revisions)}
+    digests = {revision: function_digest(source, ticket.function) for revision, source in sources.items()}
+    return [review for review in ticket.reviews if digests.get(review.revision, "") not in ("", digests[""])]
 
 
 def function_digest(source: str | None, function: str) -> str:
     """Return the code of a function without comments, blanks and line numbers; "" if the source lacks it."""
     name = re.search(r"[A-Za-z_][\w.]*", function)
     try:
-        tree = ast.parse(source or "")
+        defined = _definitions(ast.parse(source or "")) if name else ()
     except (SyntaxError, ValueError):
         return ""
-    wanted = f".{name[0]}" if name else ""
-    found = next((node for path, node in _definitions(tree) if wanted and f".{path}".endswith(wanted)), None)
-    return "\n".join(map(ast.dump, found.body)) if found is not None else ""
+    found = (node.body for path, node in defined if name and f".{path}".endswith(f".{name[0]}"))
+    return "\n".join(map(ast.dump, next(found, ())))
 
 
-def _definitions(
-    parent: ast.AST, above: str = ""
-) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _definitions(parent: ast.AST, above: str = "") -> Iterator[tuple[str, _Definition]]:
     for node in ast.iter_child_nodes(parent):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        path = above
+        if isinstance(node, _Definition):
             path = f"{above}.{node.name}" if above else node.name
             yield path, node
-            yield from _definitions(node, path)
-        else:
-            yield from _definitions(node, above)
+        yield from _definitions(node, path)
 
 
 # The end.
-
-
-Missing = tuple[str, str]
-"""What a ticket lacks for its status, and the command that provides it."""
 
 
 def still_reproducing(ticket: Ticket, evidence: Evidence | None) -> list[str]:
     """Return the findings that the last run or verification reproduced."""
     if evidence is None:
         return []
-    states = (evidence.proof or {}).get("findings", {})
-    found = []
-    for fingerprint in ticket.findings:
-        result = evidence.result_of(fingerprint)
-        is_red = result is not None and result.get("outcome") == "reproduced" and fingerprint not in evidence.gone
-        state = states.get(fingerprint, {}).get("after")
-        if state == "reproduced" or (is_red and state != "not_reproduced"):
-            found.append(fingerprint)
-    return found
+    red = {one["fingerprint"]: "reproduced" for one in evidence.results if one.get("outcome") == "reproduced"}
+    red |= dict.fromkeys(evidence.gone, "not_reproduced")
+    verified = {name: one.get("after") for name, one in (evidence.proof or {}).get("findings", {}).items()}
+    red |= {name: after for name, after in verified.items() if after in ("reproduced", "not_reproduced")}
+    return [name for name in ticket.findings if red.get(name) == "reproduced"]
 
 
-def missing_for_fixed(ticket: Ticket, evidence: Evidence | None, commit: str, place: Place) -> list[Missing]:
-    """Return what `fixed` in `commit` lacks: the commit, red-then-green at it or later, and another person's review."""
+def missing_for_fixed(ticket: Ticket, evidence: Evidence | None, commit: str, place: Place) -> list[tuple[str, str]]:
+    """Return what `fixed` in `commit` lacks, and the command that provides it.
+
+    It needs the commit, red-then-green at it or later, and another person's review.
+    """
     verify = f"auditkit ticket verify {ticket.id} --checkout {place.folder} --at {commit or 'COMMIT'}"
-    full = place.commit(commit) if commit else None
     if not commit:
         return [("no commit", f"auditkit ticket resolve {ticket.id} fixed --commit COMMIT")]
+    full = place.commit(commit)
     if full is None:
         return [(f"{place.folder} has no commit {commit}", "--checkout DIR names another repository")]
     missing = [(why, verify) for why in _unproven(ticket, evidence, full, place)]
-    authors = {name.casefold() for name in place.authors(full)}
-    independent = [
-        review
-        for review in ticket.reviews
-        if review.verdict is not Verdict.OBJECT and authors.isdisjoint(review.reviewer.casefold().split(" via "))
-    ]
-    if not independent:
-        told = f"no review by someone other than the author of the commit ({', '.join(place.authors(full))})"
+    authors = place.authors(full)
+    own = {name.casefold() for name in authors}
+    agreeing = (review.reviewer.casefold() for review in ticket.reviews if review.verdict is not Verdict.OBJECT)
+    if not any(own.isdisjoint(reviewer.split(" via ")) for reviewer in agreeing):
+        told = f"no review by someone other than the author of the commit ({', '.join(authors)})"
         missing.append((told, f"auditkit ticket review {ticket.id} ENDORSE --note TEXT"))
     return missing
 
@@ -318,29 +295,21 @@ def resolved(
     """
     ticket = document.ticket
     if not status.is_finished:
-        raise BadInputError(
-            f"{status.value} does not finish a ticket", f"auditkit ticket status {ticket.id} {status.value}"
-        )
-    if status is Status.FIXED:
-        missing = missing_for_fixed(ticket, evidence, commit, place)
-    elif status is Status.DUPLICATE and not ticket.linked("duplicate"):
+        hint = f"auditkit ticket status {ticket.id} {status.value}"
+        raise BadInputError(f"{status.value} does not finish a ticket", hint)
+    missing = missing_for_fixed(ticket, evidence, commit, place) if status is Status.FIXED else []
+    if status is Status.DUPLICATE and not ticket.linked("duplicate"):
         missing = [("no duplicate link", f'auditkit ticket edit {ticket.id} links+="duplicate ID"')]
-    elif status in _NOTE_REQUIRED and not note.strip():
+    if status in _NOTE_REQUIRED and not note.strip():
         missing = [("no reason", f"auditkit ticket resolve {ticket.id} {status.value} --note TEXT")]
-    else:
-        missing = []
     if missing and not is_forced:
         lines = "\n".join(f"- {problem}: {command}" for problem, command in missing)
         raise BadInputError(f"{ticket.id} cannot be {status.value}:\n{lines}", "--force writes what is missing instead")
     forced = ["forced: " + "; ".join(problem for problem, _ in missing)] if missing else []
     proof = [proof_text(evidence)] if status is Status.FIXED and not missing else []
-    line = Resolution(
-        status=status,
-        person=who,
-        date=today(),
-        commit=(place.commit(commit) or commit)[:_SHORT] if commit else "",
-        details=(*proof, *([inert_line(note)] if note.strip() else []), *forced),
-    )
+    full = (place.commit(commit) or commit)[:_SHORT] if commit else ""
+    details = (*proof, *filter(None, [inert_line(note)]), *forced)
+    line = Resolution(status, who, today(), full, details)
     return document.edited(status=status).with_resolution(line)
 
 
@@ -354,8 +323,7 @@ def proof_text(evidence: Evidence | None) -> str:
 
 def reopened(document: Document, revision: str) -> Document:
     """Return the document with status `open` because a finding returned; the boxes of its probes are unticked."""
-    line = Resolution(
-        Status.OPEN, "auditkit", today(), details=(f"a finding returned at {revision[:_SHORT] or UNKNOWN}",)
-    )
+    told = f"a finding returned at {revision[:_SHORT] or UNKNOWN}"
+    line = Resolution(Status.OPEN, "auditkit", today(), details=(told,))
     ticks = {box.line: False for box in document.ticket.boxes if box.is_done and box.probe}
     return document.with_ticks(ticks).edited(status=Status.OPEN).with_resolution(line)

@@ -36,7 +36,7 @@ class Finding:
     hint: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class Scope:
     """What the rules look at: the folder, the documents that were read, and the checkout (None: not available)."""
 
@@ -44,15 +44,14 @@ class Scope:
     place: Place | None
     documents: Sequence[Document] = ()
 
-    def __post_init__(self) -> None:
-        self.line_count, self.commit = cache(self._line_count), cache(self._commit)
-
-    def _line_count(self, file: str) -> int | None:
+    @cache  # noqa: B019 - there is one for each run
+    def line_count(self, file: str) -> int | None:
         """Return the number of lines of a file of the checkout, None if there is no such file."""
         source = self.place.source("", file) if self.place is not None else None
         return None if source is None else source.count("\n") + (not source.endswith("\n"))
 
-    def _commit(self, revision: str) -> str | None:
+    @cache  # noqa: B019
+    def commit(self, revision: str) -> str | None:
         """Return the full hash of a revision of the checkout's repository."""
         return self.place.commit(revision) if self.place is not None else None
 
@@ -262,17 +261,11 @@ def lint(folder: TicketFolder, place: Place | None, ids: Sequence[str] = ()) -> 
     """Check the tickets with these ids (all of them without), in the order of their files and lines."""
     documents, broken = folder.documents(ids)
     scope = Scope(folder, place, documents)
-    found = [
-        Finding(
-            error.path,
-            problem.line,
-            rule_name(conflict_marks if _CONFLICT.search(problem.message) else schema),
-            problem.message,
-            problem.hint,
-        )
-        for error in broken
-        for problem in error.problems
-    ]
+    found = []
+    for error in broken:
+        for problem in error.problems:
+            name = rule_name(conflict_marks if _CONFLICT.search(problem.message) else schema)
+            found.append(Finding(error.path, problem.line, name, problem.message, problem.hint))
     for document in documents:
         for rule in RULES:
             found += [Finding(document.path, line, rule_name(rule), *told) for line, *told in rule(scope, document)]

@@ -12,10 +12,6 @@ _BLOCK_START = re.compile(
     r"^((?:[ \t>]|[-+*][ \t]|\d{1,9}[.)][ \t])*)"
     r"(`{3,}|~{3,}|#{1,6}(?=[ \t]|$)|\||=+[ \t]*$|-+[ \t]*$|\*{3,}[ \t]*$)"
 )
-_FENCED = re.compile(
-    r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[ \t]*\n(?P<code>(?:.*\n)*?) {0,3}(?P=fence)[ \t]*$",
-    re.MULTILINE,
-)
 _UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||-{3,}|`{3,}\w*|\s*")
 _BACKTICKS = re.compile(r"`+")
 
@@ -38,23 +34,6 @@ def code(text: str) -> str:
     ticks = "`" * (_longest_run(content) + 1)
     padding = " " if content.startswith("`") or content.endswith("`") else ""
     return f"{ticks}{padding}{content}{padding}{ticks}"
-
-
-def paragraphs(text: str) -> str:
-    """Prose of several lines, in which no line opens a fence, a heading, a table, a rule or HTML."""
-    return "\n".join(_TAG.sub(r"\\<", opens_nothing(part)) for part in inert(text).strip().split("\n"))
-
-
-def prose(text: str) -> str:
-    """`text` as `paragraphs` has it, but fenced code that is closed stays fenced code."""
-    parts: list[str] = []
-    position = 0
-    plain = inert(text)
-    for match in _FENCED.finditer(plain):
-        parts += [paragraphs(plain[position : match.start()]), fence(match["code"], match["language"])]
-        position = match.end()
-    parts.append(paragraphs(plain[position:]))
-    return "\n\n".join(part for part in parts if part)
 
 
 def fence(text: str, language: str = "") -> str:

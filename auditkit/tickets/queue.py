@@ -94,15 +94,8 @@ def take_next(tickets: Sequence[Ticket], me: str = "") -> Next | None:
     """Return the ticket to work on: own work that was started, else the worst one that is free and blocks most."""
     blocked = blockers(tickets)
     blocking = Counter(by for those in blocked.values() for by in those)
-    others = {"", me}
-    free = [
-        ticket
-        for ticket in tickets
-        if not ticket.status.is_finished
-        and ticket.status is not Status.DEFERRED
-        and ticket.id not in blocked
-        and ticket.assignee in others
-    ]
+    unblocked = [ticket for ticket in tickets if ticket.id not in blocked and ticket.assignee in ("", me)]
+    free = [one for one in unblocked if not one.status.is_finished and one.status is not Status.DEFERRED]
 
     def order(ticket: Ticket) -> tuple[bool, str, int, str, tuple[int, str, int]]:
         is_started = bool(me) and ticket.assignee == me and ticket.status in _STARTED
@@ -112,13 +105,12 @@ def take_next(tickets: Sequence[Ticket], me: str = "") -> Next | None:
     if not free:
         return None
     ticket = min(free, key=order)
-    if me and ticket.assignee == me and ticket.status in _STARTED:
+    if not order(ticket)[0]:
         reason = f"you started it: it is {ticket.status.value}"
     else:
         same = sum(other.severity is ticket.severity for other in free)
-        count = (
-            f"1 of {same} with {ticket.severity.value}" if same > 1 else f"the only one with {ticket.severity.value}"
+        reason = (
+            f"nothing free is worse ({f'1 of {same}' if same > 1 else 'the only one'} with {ticket.severity.value})"
         )
-        reason = f"nothing free is worse ({count})"
         reason += f"; it blocks {blocking[ticket.id]}" if blocking[ticket.id] else f"; the oldest, {ticket.created}"
     return Next(ticket, reason, len(free) - 1, blocked)

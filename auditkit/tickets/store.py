@@ -48,18 +48,17 @@ class TicketFolder:
         return [name[:-3] for name in self._names()]
 
     def _names(self) -> list[str]:
+        planned = [path.name for path in self._planned() if path.parent == self.folder.absolute()]
         try:
-            names = [name for name in os.listdir(self.folder) if _NAME.fullmatch(name)]
-        except FileNotFoundError:
-            if self._planned():
-                names = []
-            else:
+            names = os.listdir(self.folder)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                raise BadInputError(f"{self.folder} cannot be read: {error.strerror}") from None
+            if not self._planned():
                 hint = f"create it with `auditkit audit --tickets {self.folder}` or name another folder with --tickets"
                 raise BadInputError(f"there is no folder {self.folder}", hint) from None
-        except OSError as error:
-            raise BadInputError(f"{self.folder} cannot be read: {error.strerror}") from None
-        own = [path.name for path in self._planned() if path.parent == self.folder.absolute()]
-        return sorted({*names, *filter(_NAME.fullmatch, own)}, key=lambda name: id_parts(name[:-3]))
+            names = []
+        return sorted(filter(_NAME.fullmatch, {*names, *planned}), key=lambda name: id_parts(name[:-3]))
 
     def _planned(self) -> dict[Path, bytes]:
         """The files of the folder that a dry run would have written."""
@@ -95,17 +94,14 @@ class TicketFolder:
         path = Path(name)
         return parse_document(self._bytes(path), path).ticket
 
-    def _bytes(self, path: str | Path, most: int = -1) -> bytes:
+    def _bytes(self, path: str | Path, most: int = 2_000_000) -> bytes:
         if files.plan is not None and (planned := files.plan.after.get(Path(path).absolute())) is not None:
             return planned
         try:
             # A named pipe or a device must not block the reader.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                if most >= 0:
-                    return os.read(descriptor, most)
-                with open(descriptor, "rb", closefd=False) as file:
-                    return file.read(2_000_000)
+                return os.read(descriptor, most)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -153,10 +149,7 @@ class TicketFolder:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the folder's lock; may be nested. Raises StoreConflictError if it cannot be had."""
-        if files.is_dry_run() or self._depth:
-            yield
-            return
-        with locked(self.folder):
+        with contextlib.nullcontext() if files.is_dry_run() or self._depth else locked(self.folder):
             self._depth += 1
             try:
                 yield
@@ -176,13 +169,10 @@ class TicketFolder:
         if before is not None and after.text == before.text:
             return
         with self.writing():
-            try:
-                now: bytes | None = self._bytes(after.path)
-            except BadInputError:
-                now = None
+            now = self._bytes(after.path) if self._is_there(after.path) else None
             if now != (before.data if before is not None else None):
                 raise StoreConflictError(f"{after.path} was changed by another program", "run the command again")
-            self._write(after.path, after.data)
+            files.write_below(self.folder, after.path.name, after.data)
 
     def save_evidence(self, evidence: Evidence) -> None:
         """Write the evidence file of a ticket, if its content changed."""
@@ -190,10 +180,7 @@ class TicketFolder:
         data = msgspec.json.format(msgspec.json.encode(evidence), indent=1) + b"\n"
         with self.writing():
             if not self._is_there(path) or self._bytes(path) != data:
-                self._write(path, data)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        files.write_below(self.folder, path.relative_to(self.folder).as_posix(), data)
+                files.write_below(self.folder, f"evidence/{path.name}", data)
 
     def create(self, batch: int, code: str, make: Callable[[str], Document]) -> Document:
         """Write a new ticket with the next free id, which `make` receives."""

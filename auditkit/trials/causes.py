@@ -10,8 +10,8 @@ from auditkit.model.enums import Severity
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.find.blocks.blocks import function_or_block
-from auditkit.probing.fix.patches import FunctionFile, function_in
-from auditkit.probing.source.modules import Function, Module
+from auditkit.probing.fix.patches import FunctionFile, function_in, has_line
+from auditkit.probing.source.modules import Module
 from auditkit.probing.source.python_files import PythonFiles
 
 _LOCALS = ".<locals>"
@@ -36,22 +36,14 @@ class Cause:
         return cls(tuple(group), tuple(targets.values()), group[0].result.arm, tuple(minor))
 
     @property
-    def fingerprints(self) -> tuple[str, ...]:
-        return tuple(one.result.fingerprint for one in self.findings)
-
-    @property
-    def probes(self) -> frozenset[str]:
-        return frozenset(one.probe.id for one in self.findings)
-
-    @property
     def read(self) -> tuple[Finding, ...]:
         """What reading the source found."""
         return tuple(one for one in self.findings if one.probe.scope == "source")
 
-    def asked_of(self, target: Target) -> dict[str, str]:
-        """The fingerprints of the target's findings by their probes."""
+    def probes_of(self, target: Target) -> tuple[str, ...]:
+        """The probes whose findings are about the target."""
         own = (one for one in self.findings if one.target is not None and one.target.call == target.call)
-        return {one.probe.id: one.result.fingerprint for one in own if one.probe.scope == "target"}
+        return tuple(dict.fromkeys(one.probe.id for one in own if one.probe.scope == "target"))
 
     def call_in(self, files: PythonFiles) -> str:
         """What calls the function or the block with the cause; "" where no line of the checkout is known."""
@@ -60,7 +52,7 @@ class Cause:
             return ""
         inside = (function_in(files, target.call) for target in self.targets if "#" in target.call)
         for block in inside:
-            if block is not None and block.file == place.file and _has(block.function, place.line):
+            if block is not None and block.file == place.file and has_line(block.function, place.line):
                 return block.function.call
         return files.call_at(place.file, place.function.partition(_LOCALS)[0])
 
@@ -74,7 +66,7 @@ def other_targets(
     files: PythonFiles, run: Run, cause: Cause, place: FunctionFile, lines: Collection[int]
 ) -> list[Target]:
     """The targets of the run, beside the cause's own, that are or call a function with one of the changed lines."""
-    changed = [one for one in place.function.module.defined() if any(_has(one, line) for line in lines)]
+    changed = [one for one in place.function.module.defined() if any(has_line(one, line) for line in lines)]
     named = re.compile("|".join(rf"\b{re.escape(one.name)}\b" for one in changed)) if changed else None
     own = {target.call for target in cause.targets}
     found: dict[str, Target] = {}
@@ -92,7 +84,3 @@ def _knows(module: Module, other: Module) -> bool:
     """Whether names of the other module may be meant in this one: it is the same, or imported."""
     last = other.name.rpartition(".")[2]
     return module.file == other.file or any(last in (*one.module.split("."), one.name) for one in module.imports)
-
-
-def _has(function: Function, line: int | None) -> bool:
-    return line is not None and function.node.lineno <= line <= (function.node.end_lineno or 0)

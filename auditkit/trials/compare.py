@@ -90,16 +90,14 @@ def _compared(
 ) -> Comparison:
     asked = [probe for probe in probes if probe.scope == "target"]
     sides = (Version(base, request.options), Version(head, request.options))
-    touched = None if request.targets else _Touched(_changed(base, head))
-    pairs, notes = _pairs(request, sides, touched, progress)
+    untouched: set[str] = set()
+    pairs, notes = _pairs(request, sides, untouched, progress)
     known = [pair for pair in pairs if pair.match.state is not MatchState.REMOVED]
+    targets = [[pair.base for pair in known if pair.base], [pair.head for pair in known if pair.head]]
     progress.targets_known([target for pair in known for target in (pair.base, pair.head) if target], len(asked))
     runs = [
-        _measured(f"{request.checkout}@{revision}", side, targets, asked, progress)
-        for revision, side, targets in (
-            (request.base, sides[0], [pair.base for pair in known if pair.base]),
-            (request.head, sides[1], [pair.head for pair in known if pair.head]),
-        )
+        _measured(f"{request.checkout}@{revision}", side, those, asked, progress)
+        for revision, side, those in zip((request.base, request.head), sides, targets, strict=True)
     ]
     results = [{(one.target, one.probe): one for one in run.results} for run in runs]
     return Comparison(
@@ -110,7 +108,7 @@ def _compared(
         source=_of_source(request, sides, pairs, [probe for probe in probes if probe.scope == "source"], progress),
         changes=read_changes(base, head),
         notes=tuple(dict.fromkeys(_notes(sides, runs, notes))),
-        untouched=len(touched.passed_over - _calls(pairs)) if touched else 0,
+        untouched=len(untouched - _calls(pairs)),
     )
 
 
@@ -131,33 +129,29 @@ def _changed(base: OpenCheckout, head: OpenCheckout) -> Changed:
     return replace(changed, files=changed.files | Changed.since(head.source, "HEAD", head.path).files)
 
 
-class _Touched:
-    """Select the targets that a change touches at a revision, or that call what it touches; keep the others' names."""
-
-    def __init__(self, changed: Changed) -> None:
-        self.changed = changed
-        self.passed_over: set[str] = set()
-
-    def has(self, target: Target, files: PythonFiles) -> bool:
-        is_touched = self.changed.has(target, files)
-        if not is_touched:
-            self.passed_over.add(target.call)
-        return is_touched
-
-
 def _pairs(
-    request: CompareRequest, sides: tuple[Version, Version], touched: _Touched | None, progress: Progress
+    request: CompareRequest, sides: tuple[Version, Version], untouched: set[str], progress: Progress
 ) -> tuple[list[TargetPair], Sequence[Sequence[str]]]:
-    """Those that the command line names; else those of auditkit.yaml and of discovery that the change touches."""
+    """Those that the command line names; else those of auditkit.yaml and of discovery that the change touches.
+
+    `untouched` takes the names of the others: at no revision the change touches them, or what they call.
+    """
     config = request.options.config
-    if touched is None:
+    if request.targets:
         return [pair_named(target, *sides) for target in request.targets], ((), ())
+    changed = _changed(sides[0].opened, sides[1].opened)
+
+    def is_touched(target: Target, files: PythonFiles) -> bool:
+        has = changed.has(target, files)
+        untouched.update(() if has else [target.call])
+        return has
+
     files = [PythonFiles(side.opened.path, import_roots(side.opened.path, config.import_roots)) for side in sides]
-    configured = [target for target in config.targets if any(touched.has(target, each) for each in files)]
+    configured = [target for target in config.targets if any(is_touched(target, each) for each in files)]
     named = [pair_named(target, *sides) for target in configured]
     if not config.discover:
         return named, ((), ())
-    found, notes = pair_found(*sides, config, progress.trying, touched.has)
+    found, notes = pair_found(*sides, config, progress.trying, is_touched)
     calls = _calls(named)
     return [*named, *(pair for pair in found if calls.isdisjoint((pair.match.base, pair.match.head)))], notes
 

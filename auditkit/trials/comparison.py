@@ -107,14 +107,11 @@ def contrast_source(
     base: Sequence[ProbeResult], head: Sequence[ProbeResult], renamed: Mapping[str, str]
 ) -> tuple[Contrast, ...]:
     """What reading the source says: findings matched by what they are about, `renamed` from base to head."""
-    probes = dict.fromkeys(result.probe for result in (*base, *head))
-    return tuple(
-        found
-        for probe in probes
-        for found in _of_source(
-            [one for one in base if one.probe == probe], [one for one in head if one.probe == probe], renamed
-        )
-    )
+    found: list[Contrast] = []
+    for probe in dict.fromkeys(result.probe for result in (*base, *head)):
+        before, after = ([one for one in side if one.probe == probe] for side in (base, head))
+        found += _of_source(before, after, renamed)
+    return tuple(found)
 
 
 def _of_source(base: list[ProbeResult], head: list[ProbeResult], renamed: Mapping[str, str]) -> Iterator[Contrast]:

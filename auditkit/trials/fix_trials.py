@@ -22,7 +22,6 @@ from auditkit.probing.run.measurement import Progress
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.probing.run.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.trials.answers import ANSWERS, Answers, answers_probe, first_problem, problem
-from auditkit.trials.bench import Bench
 from auditkit.trials.causes import Cause
 
 _CANDIDATE_LIMIT_S = 20.0
@@ -67,21 +66,22 @@ class _Cancelled(threading.Event):
 
 @dataclass
 class Trials:
-    """The probe runs of one search, whose threads share the results; each has one of the `benches` at a time.
+    """The probe runs of one search, whose threads share the results; each has one of the `copies` at a time.
 
     Once `ends` is set no probe starts, and those that run have no result.
     """
 
     scene: Scene
     run: Run
-    benches: Sequence[Bench]
+    copies: Sequence[OpenCheckout]
     progress: Progress = field(default_factory=Progress)
     ends: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self._free: queue.SimpleQueue[Bench] = queue.SimpleQueue()
-        for bench in self.benches:
-            self._free.put(bench)
+        self._free: queue.SimpleQueue[OpenCheckout] = queue.SimpleQueue()
+        for copy in self.copies:
+            self._free.put(copy)
+        self._probes = [*self.scene.probes, answers_probe()]
         self._base: dict[tuple[str, str], Answers] = {}
         self._asked: dict[tuple[str, str, bytes], Answers] = {}
         self._locks: defaultdict[object, threading.Lock] = defaultdict(threading.Lock)
@@ -91,23 +91,17 @@ class Trials:
         key = arm, target.call
         with self._locks[key]:
             if key not in self._base:
-                known = self._known(arm, target)
-                missing = [probe for probe in self._all_probes() if probe.id not in known.asked]
+                run = next((one.run for one in self.run.matrix if one.label == arm), self.run)
+                results = [one for one in run.results if one.target == target.call and not one.is_of_source]
+                reading = next((one for one in run.targets if one.target.call == target.call), None)
+                known = Answers.of(results, target, reading)
+                missing = [probe for probe in self._probes if probe.id not in known.asked]
                 setting = self.scene.options(arm).setting(self.scene.opened)
                 further = self._ask(setting, target, missing, lambda _: False)
                 if self.ends.is_set():
                     return known
                 self._base[key] = known.and_(further)
             return self._base[key]
-
-    def _known(self, arm: str, target: Target) -> Answers:
-        run = next((one.run for one in self.run.matrix if one.label == arm), self.run)
-        results = [one for one in run.results if one.target == target.call and not one.is_of_source]
-        reading = next((one for one in run.targets if one.target.call == target.call), None)
-        return Answers.given(results, target, reading)
-
-    def _all_probes(self) -> list[ProbeInfo]:
-        return [*self.scene.probes, answers_probe()]
 
     def with_change(
         self, change: FileChange, cause: Cause, target: Target, findings: Collection[str]
@@ -151,7 +145,7 @@ class Trials:
             seconds = before[probe.id].duration_s if probe.id in before else 0.0
             return probe.id not in findings, probe.id != ANSWERS, seconds
 
-        return sorted(filter(matters, self._all_probes()), key=turn)
+        return sorted(filter(matters, self._probes), key=turn)
 
     def still_read(self, change: FileChange, cause: Cause) -> list[str]:
         """Of what reading had found the fingerprints that it finds with the change, too, or cannot look for."""
@@ -167,12 +161,12 @@ class Trials:
 
     @contextlib.contextmanager
     def _holding(self, change: FileChange) -> Iterator[OpenCheckout]:
-        bench = self._free.get()
+        copy = self._free.get()
         try:
-            with bench.holding(change) as opened:
+            with change.put_into(copy) as opened:
                 yield opened
         finally:
-            self._free.put(bench)
+            self._free.put(copy)
 
     def _ask(
         self, setting: Setting, target: Target, probes: Sequence[ProbeInfo], is_enough: Callable[[ProbeResult], bool]
@@ -190,5 +184,5 @@ class Trials:
         try:
             run = run_target(target, probes, replace(setting, cancelled=stop), finished=finished)
         except _EnoughError:
-            return Answers.given(results, target)
-        return Answers.given(run.results, target, read_target(target, run, False))
+            return Answers.of(results, target)
+        return Answers.of(run.results, target, read_target(target, run, False))

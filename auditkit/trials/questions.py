@@ -95,14 +95,6 @@ def _module(file: Path, checkout: Path, roots: Sequence[Path]) -> Module | None:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The result of one probe; `note` says where auditkit found its target, if not under the target's own name."""
-
-    result: ProbeResult
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class Version:
     """One version of the code, and the options with which probes run there."""
 
@@ -122,8 +114,8 @@ class Version:
 
 def results_at(
     code: Version, questions: Sequence[Question], other: Version | None, progress: Progress
-) -> dict[str, Found]:
-    """Return the results by fingerprint.
+) -> tuple[dict[str, ProbeResult], list[str]]:
+    """Return the results by fingerprint, and where auditkit found targets that have another name there.
 
     A function that is not defined there under its name is found by its body in `other`, the version that has it. A lost
     one is an error, and no pass. Raises BadInputError as `ask` does.
@@ -132,19 +124,20 @@ def results_at(
     for question in questions:
         if question.probe.scope == "target":
             of_targets.setdefault(tuple(question.target.command_words()), []).append(question)
-    found: dict[str, Found] = {}
+    found: dict[str, ProbeResult] = {}
+    notes: list[str] = []
     for asked in of_targets.values():
         target = asked[0].target
         call, note = _call_at(target.call, code.source, other.source if other else None)
+        notes += [note] if note else []
         if not call:
-            found |= {one.fingerprint: Found(_no_result(one, Outcome.ERROR, note), note) for one in asked}
+            found |= {one.fingerprint: _no_result(one, Outcome.ERROR, note) for one in asked}
             continue
         run = ask(code.options, code.opened, [replace(target, call=call)], [one.probe for one in asked], progress)
         results = {result.probe: result for result in with_causes(run.results, code.opened.path)}
         for one in asked:
-            result = replace(results[one.probe.id], fingerprint=one.fingerprint, target=target.call)
-            found[one.fingerprint] = Found(result, note)
-    return found | _read([one for one in questions if one.probe.scope != "target"], code, progress)
+            found[one.fingerprint] = replace(results[one.probe.id], fingerprint=one.fingerprint, target=target.call)
+    return found | _read([one for one in questions if one.probe.scope != "target"], code, progress), notes
 
 
 def _call_at(call: str, here: AnchoredSource, other: AnchoredSource | None) -> tuple[str, str]:
@@ -160,24 +153,18 @@ def _call_at(call: str, here: AnchoredSource, other: AnchoredSource | None) -> t
 
 
 def _no_result(question: Question, outcome: Outcome, message: str) -> ProbeResult:
-    return ProbeResult(
-        probe=question.probe.id,
-        probe_version=question.probe.version,
-        target=question.target.call,
-        outcome=outcome,
-        message=message,
-        fingerprint=question.fingerprint,
-    )
+    probe = question.probe
+    return ProbeResult(probe.id, probe.version, question.target.call, outcome, message, question.fingerprint)
 
 
-def _read(questions: Sequence[Question], code: Version, progress: Progress) -> dict[str, Found]:
+def _read(questions: Sequence[Question], code: Version, progress: Progress) -> dict[str, ProbeResult]:
     """Return the results of source probes; each names what it found in the whole source, not what is sound."""
     if not questions:
         return {}
     probes = list({one.probe.id: one.probe for one in questions}.values())
     asked = SourceQuestions(probes, SourceScope.WHOLE, targets=(), options=code.options)
     results = with_causes(read_source(asked, code.opened, progress), code.opened.path)
-    return {one.fingerprint: Found(_of_subject(one, results, code.source.module_names)) for one in questions}
+    return {one.fingerprint: _of_subject(one, results, code.source.module_names) for one in questions}
 
 
 def _of_subject(question: Question, results: Sequence[ProbeResult], modules: frozenset[str]) -> ProbeResult:

@@ -76,15 +76,14 @@ def _find(call: str, here: Version, there: Version) -> FoundAgain | None:
 
 def pair_named(target: Target, base: Version, head: Version) -> TargetPair:
     found = _find(target.call, base, head)
-    if found is not None:
-        if found.state is not AnchorState.LOST:
-            return _made(target, _as_found(target, found, base, head), found, base, head)
-        if head.source.anchor(target.call) is None:
-            return TargetPair(_match(target.call, "", MatchState.REMOVED, 0.0, base, head), target, None)
+    if found is not None and found.state is not AnchorState.LOST:
+        return _pair(target, _as_found(target, found, base, head), found, base, head)
     there = head.source.anchor(target.call)
+    if found is not None and there is None:
+        return _pair(target, None, MatchState.REMOVED, base, head)
     if there is None:
         # An instance's method, or a name that another module hands on: only importing it can tell.
-        return TargetPair(_match(target.call, target.call, MatchState.UNREAD, 0.0, base, head), target, target)
+        return _pair(target, target, MatchState.UNREAD, base, head)
     return _pair_back(target, base, head)
 
 
@@ -92,13 +91,8 @@ def _pair_back(target: Target, base: Version, head: Version) -> TargetPair:
     """A target of the head, looked for at the base."""
     found = _find(target.call, head, base)
     if found is None or found.state is AnchorState.LOST:
-        return TargetPair(_match("", target.call, MatchState.ADDED, 0.0, base, head), None, target)
-    return _made(_as_found(target, found, head, base), target, found, base, head)
-
-
-def _made(before: Target, after: Target, found: FoundAgain, base: Version, head: Version) -> TargetPair:
-    state = MatchState(found.state.value)
-    return TargetPair(_match(before.call, after.call, state, found.similarity, base, head), before, after)
+        return _pair(None, target, MatchState.ADDED, base, head)
+    return _pair(_as_found(target, found, head, base), target, found, base, head)
 
 
 def _as_found(target: Target, found: FoundAgain, here: Version, there: Version) -> Target:
@@ -109,12 +103,14 @@ def _as_found(target: Target, found: FoundAgain, here: Version, there: Version) 
     return replace(target, call=found.call, finish=finish)
 
 
-def _match(before: str, after: str, state: MatchState, similarity: float, base: Version, head: Version) -> TargetMatch:
-    texts = [
-        text_of(found) if (found := side.source.function(call)) is not None else None
-        for side, call in ((base, before), (head, after))
-    ]
-    return TargetMatch(before, after, state, similarity, texts[0], texts[1])
+def _pair(
+    before: Target | None, after: Target | None, found: FoundAgain | MatchState, base: Version, head: Version
+) -> TargetPair:
+    sides = ((base, before.call if before else ""), (head, after.call if after else ""))
+    functions = [side.source.function(call) for side, call in sides]
+    texts = [text_of(one) if one is not None else None for one in functions]
+    state, alike = (found, 0.0) if isinstance(found, MatchState) else (MatchState(found.state.value), found.similarity)
+    return TargetPair(TargetMatch(sides[0][1], sides[1][1], state, alike, *texts), before, after)
 
 
 def names_of(pairs: Sequence[TargetPair]) -> dict[str, str]:

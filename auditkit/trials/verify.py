@@ -18,25 +18,24 @@ from auditkit.files import write_file
 from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.revisions.trial import FixVerdict, Judgement
-from auditkit.model.runs.run import Run
+from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.ticket import Evidence, Ticket
 from auditkit.probing.checkout import git
 from auditkit.probing.checkout.checkout import CheckoutSpec, OpenCheckout, apart_from, parse_checkout
+from auditkit.probing.checkout.copies import open_copy
 from auditkit.probing.engine.catalog import select
-from auditkit.probing.fix.file_change import FileChange, prefix_of
-from auditkit.probing.fix.patches import CannotComplete, FunctionFile, find_function, patch
+from auditkit.probing.fix.file_change import FileChange, changes_of, prefix_of
+from auditkit.probing.fix.patches import CannotComplete, FunctionFile, function_in, patch
 from auditkit.probing.run.configuration import catalog_of
 from auditkit.probing.run.measurement import Progress, ask
 from auditkit.probing.run.run_options import RunOptions
+from auditkit.probing.source.python_files import PythonFiles
 from auditkit.tickets.document import FIX, Document
 from auditkit.tickets.lifecycle import today
 from auditkit.tickets.store import TicketFolder
-from auditkit.trials.answers import Answers, answers_probe, judged, without_answers
-from auditkit.trials.bench import Bench
-from auditkit.trials.diff_block import DIFF, changes_of
+from auditkit.trials.answers import Answers, answers_probe, does_not_run, judge
 from auditkit.trials.questions import (
-    Found,
     Question,
     Version,
     located_target,
@@ -44,11 +43,10 @@ from auditkit.trials.questions import (
     questions_of_boxes,
     results_at,
 )
-from auditkit.trials.trade import does_not_run
 
 RECOMMENDED = (FIX, "Recommended Fix", "Suggested Fix", "Proposed Fix", "Recommendation")
 """The sections whose code is the recommended fix, in new and in imported tickets."""
-_PYTHON = frozenset({"python", "py", "python3"})
+_PYTHON, _DIFF = frozenset({"python", "py", "python3"}), frozenset({"diff", "patch"})
 _FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+-]+)\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
 
 
@@ -186,23 +184,16 @@ def verify_commit(folder: TicketFolder, request: VerifyRequest) -> Verification:
         questions = _questions(ticket, evidence, request, fixed.opened)
         base = _base(ticket, evidence, request, spec, fixed.opened)
         broken = code_at(base) if base else None
-        after = results_at(fixed, questions, broken, request.progress)
-        before = results_at(broken, questions, fixed, request.progress) if broken is not None else {}
+        after, notes = results_at(fixed, questions, broken, request.progress)
+        before, earlier = results_at(broken, questions, fixed, request.progress) if broken is not None else ({}, [])
         head, is_dirty = fixed.opened.revision, fixed.opened.dirty
     findings = tuple(_checked(one, before.get(one.fingerprint), after[one.fingerprint]) for one in questions)
     names = [one.fingerprint for one in findings]
     decisive = evidence.judging(names) if evidence is not None else names
     worst = min((one.state for one in findings if one.fingerprint in decisive), key=list(State).index)
-    found = Verification(
-        ticket.id,
-        worst.value,
-        base,
-        head,
-        is_dirty,
-        findings,
-        reason=next((one.reason for one in findings if one.state is worst), ""),
-        notes=tuple(dict.fromkeys(one.note for one in (*before.values(), *after.values()) if one.note)),
-    )
+    reason = next((one.reason for one in findings if one.state is worst), "")
+    told = tuple(dict.fromkeys((*earlier, *notes)))
+    found = Verification(ticket.id, worst.value, base, head, is_dirty, findings, reason, notes=told)
     return _written(folder, found, questions)
 
 
@@ -235,30 +226,29 @@ def _base(
     return next((name for name in known if name and (name != fix.revision or fix.dirty)), "")
 
 
-def _checked(question: Question, before: Found | None, after: Found) -> Checked:
+def _checked(question: Question, before: ProbeResult | None, after: ProbeResult) -> Checked:
     """Return what the outcomes prove: `proven` only if the probe reproduced before the fix and does not after it."""
-    then, now = before.result.outcome if before is not None else None, after.result.outcome
+    then, now = before.outcome if before is not None else None, after.outcome
     words = then.value if then is not None else "not_run"
     if now is Outcome.REPRODUCED:
-        state, reason = State.REPRODUCED, after.result.message
+        state, reason = State.REPRODUCED, after.message
     elif now is not Outcome.NOT_REPRODUCED:
-        state, reason = State.NOT_MEASURED, f"{now.value} at the fix: {after.result.message}"
+        state, reason = State.NOT_MEASURED, f"{now.value} at the fix: {after.message}"
     elif before is None:
         state, reason = State.NOT_MEASURED, "no revision of the broken code is known: --base REV names it"
     elif then is Outcome.REPRODUCED:
-        state, reason = State.PROVEN, f"before: {before.result.message}; after: {after.result.message}"
+        state, reason = State.PROVEN, f"before: {before.message}; after: {after.message}"
     elif then is Outcome.NOT_REPRODUCED:
-        state, reason = State.VACUOUS, f"it does not reproduce before the fix either: {before.result.message}"
+        state, reason = State.VACUOUS, f"it does not reproduce before the fix either: {before.message}"
     else:
-        state, reason = State.NOT_MEASURED, f"{words} before the fix: {before.result.message}"
+        state, reason = State.NOT_MEASURED, f"{words} before the fix: {before.message}"
     return Checked(question.fingerprint, state, words, now.value, reason)
 
 
 def _written(folder: TicketFolder, found: Verification, questions: Sequence[Question]) -> Verification:
     """Write the proof into the evidence file, and tick the boxes of proven probes (untick reproduced ones)."""
-    states: dict[str, set[State]] = {}
-    for question, checked in zip(questions, found.findings, strict=True):
-        states.setdefault(question.probe.id, set()).add(checked.state)
+    probes = [question.probe.id for question in questions]
+    pairs = list(zip(probes, (checked.state for checked in found.findings), strict=True))
     proof = {
         "base": found.base,
         "fix": found.fix,
@@ -268,7 +258,7 @@ def _written(folder: TicketFolder, found: Verification, questions: Sequence[Ques
     }
     with folder.writing():
         before = folder.read(found.ticket)
-        known = {box: states.get(box.probe, set()) for box in before.ticket.boxes}
+        known = {box: {state for probe, state in pairs if probe == box.probe} for box in before.ticket.boxes}
         proven = [box for box, its in known.items() if its == {State.PROVEN}]
         failed = [box for box, its in known.items() if State.REPRODUCED in its]
         folder.save(before.with_ticks({box.line: box in proven for box in (*proven, *failed)}), before)
@@ -296,24 +286,15 @@ def verify_patch(folder: TicketFolder, request: VerifyRequest, file: Path | None
             raise BadInputError(f"{file} cannot be read: {error}", "--patch names a diff or a Python file") from None
         codes = [FixCode(file.name, text, any(line.startswith(("+++ ", "@@ ")) for line in text.split("\n")))]
     spec = request.spec()
+    asked = [one for one in request.questions(document.ticket, evidence) if one.probe.scope == "target"]
+    targets = [request.target] if request.target else list({one.target.call: one.target for one in asked}.values())
     with request.options.open(spec) as opened:
-        bases = [
-            _measured_base(document, evidence, request, opened, target, codes)
-            for target in _targets(document, evidence, request, opened)
-        ]
-    tried = [(base, _attempt(code, base, request, spec)) for base in bases for code in codes]
-    worst = min((one.judgement for _, one in tried), key=lambda one: _WORST.index(one.verdict))
-    environment = bases[0].run.environment
-    return Verification(
-        ticket=document.ticket.id,
-        verdict=worst.text,
-        base=environment.revision,
-        fix="",
-        is_dirty=environment.dirty,
-        findings=(),
-        reason=worst.reason,
-        arms=tuple(attempt for _, attempt in tried),
-    )
+        targets = targets or [request.located(document.ticket, opened)]
+        bases = [_measured_base(document.ticket, asked, request, opened, target, codes) for target in targets]
+    arms = tuple(_attempt(code, base, request, spec) for base in bases for code in codes)
+    worst = min((one.judgement for one in arms), key=lambda one: _WORST.index(one.verdict))
+    place = bases[0].run.environment
+    return Verification(document.ticket.id, worst.text, place.revision, "", place.dirty, (), worst.reason, arms)
 
 
 _WORST = (FixVerdict.INSUFFICIENT, FixVerdict.TRADES, FixVerdict.DOES_NOT_RUN, FixVerdict.SUFFICIENT)
@@ -325,9 +306,9 @@ def codes_of(document: Document, sections: Sequence[str]) -> list[FixCode]:
     for section in document.sections:
         if section.title.casefold() in names:
             text = "\n".join(document.lines[section.first : section.end]) + "\n"
-            blocks = [match for match in _FENCED.finditer(text) if match[2].casefold() in _PYTHON | DIFF]
+            blocks = [match for match in _FENCED.finditer(text) if match[2].casefold() in _PYTHON | _DIFF]
             found += [
-                FixCode(f"{section.title}, block {number}", textwrap.dedent(match[3]), match[2].casefold() in DIFF)
+                FixCode(f"{section.title}, block {number}", textwrap.dedent(match[3]), match[2].casefold() in _DIFF)
                 for number, match in enumerate(blocks, 1)
             ]
     return found
@@ -345,19 +326,6 @@ def recommended(document: Document, evidence: Evidence | None) -> list[FixCode]:
     return codes
 
 
-def _targets(
-    document: Document, evidence: Evidence | None, request: VerifyRequest, opened: OpenCheckout
-) -> list[Target]:
-    if request.target is not None:
-        return [request.target]
-    called = {
-        one.target.call: one.target
-        for one in request.questions(document.ticket, evidence)
-        if one.probe.scope == "target"
-    }
-    return list(called.values()) or [request.located(document.ticket, opened)]
-
-
 @dataclass(frozen=True)
 class _Base:
     """The broken code of one target: the function that Python code replaces, and what every probe measured there."""
@@ -370,16 +338,11 @@ class _Base:
 
 
 def _measured_base(
-    document: Document,
-    evidence: Evidence | None,
-    request: VerifyRequest,
-    opened: OpenCheckout,
-    target: Target,
+    ticket: Ticket, asked: Sequence[Question], request: VerifyRequest, opened: OpenCheckout, target: Target,
     codes: Sequence[FixCode],
-) -> _Base:
+) -> _Base:  # fmt: skip
     """Measure the base for one target: every stable probe, and the target's results, which must stay the same."""
-    questions = request.questions(document.ticket, evidence)
-    bound = [one.probe for one in questions if one.target.call == target.call and one.probe.scope == "target"]
+    bound = [one.probe for one in asked if one.target.call == target.call]
     chosen = [*select(dict(catalog_of(request.options.config)), request.probes), *bound]
     probes = list({probe.id: probe for probe in chosen if probe.scope == "target"}.values())
     request.progress.targets_known([target], len(probes) * (1 + len(codes)))
@@ -387,9 +350,10 @@ def _measured_base(
     failed = next((result for result in run.results if not result.loaded), None)
     if failed is not None:
         raise TargetNotLoadedError(f"the broken code cannot be loaded: {failed.message}", "--checkout DIR@REV")
-    answers, run = Answers.of(run, target), without_answers(run)
-    findings = _judging(document.ticket.id, [one.id for one in bound] or request.probes, run)
-    place = _place(document.ticket, request, opened, run.targets[0].target, codes)
+    answers = Answers.of(run.results, target, run.targets[0])
+    run = replace(run, results=answers.results)
+    findings = _judging(ticket.id, [one.id for one in bound] or request.probes, run)
+    place = _place(ticket, request, opened, run.targets[0].target, codes)
     return _Base(place, run.targets[0].target, findings, run, answers)
 
 
@@ -416,8 +380,8 @@ def _place(
     calls = [target.call]
     with contextlib.suppress(BadInputError):
         calls.append(request.located(ticket, opened).call)
-    roots = request.options.import_roots(opened)
-    found = [one for call in dict.fromkeys(calls) if (one := find_function(opened.path, roots, call)) is not None]
+    files = PythonFiles(opened.path, request.options.import_roots(opened))
+    found = [one for call in dict.fromkeys(calls) if (one := function_in(files, call)) is not None]
     if not found:
         raise BadInputError(
             f"{ticket.id}: {opened.label} defines no function {target.call}", "--target MODULE:FUNCTION"
@@ -431,21 +395,20 @@ def _attempt(code: FixCode, base: _Base, request: VerifyRequest, spec: CheckoutS
     options, checkout = request.options, base.run.environment.checkout
     difference = code.text
     try:
-        with Bench.open(spec, options.interpreter) as bench, contextlib.ExitStack() as stack:
+        with open_copy(spec, options.interpreter) as opened, contextlib.ExitStack() as stack:
             if code.is_diff:
-                changes = changes_of(code.text, bench.opened.path, prefix_of(spec))
+                changes = changes_of(code.text, opened.path, prefix_of(spec))
             else:
                 changes = [FileChange(base.place.file, base.place.data, patch(code.text, base.place))]
                 difference = changes[0].difference()
-            opened = bench.opened
             for change in changes:
-                opened = stack.enter_context(bench.holding(change))
+                opened = stack.enter_context(change.put_into(opened))
             probes = [catalog_of(options.config)[name] for name in dict.fromkeys(one.probe for one in base.run.results)]
             label = f"{checkout} with {code.name}"
             run = ask(options, opened, [base.target], [*probes, answers_probe()], request.progress, label)
     except CannotComplete as error:
         return Attempt(code, base.target.call, does_not_run(f"the block {error}"))
-    judgement = judged(base.findings, base.answers, Answers.of(run, base.target))
+    judgement = judge(base.findings, base.answers, Answers.of(run.results, base.target, run.targets[0]))
     return Attempt(code, base.target.call, judgement, difference)
 
 

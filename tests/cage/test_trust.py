@@ -18,8 +18,8 @@ from auditkit import sandbox
 from auditkit.cli import cage
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.probing.checkout.checkout import parse_checkout
+from auditkit.probing.checkout.copies import open_copy
 from auditkit.probing.fix.file_change import FileChange
-from auditkit.trials.bench import Bench
 from tests.application import COMMANDS, app
 from tests.probing_helpers import OVERFLOW
 from tests.project_files import ROOT
@@ -126,14 +126,14 @@ def test_a_diff_does_not_write_through_a_folder_that_is_a_link(place: Path) -> N
     for folder in (place / "home" / "linked", place / "checkout" / "real"):
         (folder / "norms.py").write_text(NORM)
     (place / "checkout" / "package").symlink_to(place / "home" / "linked")
-    with Bench.open(parse_checkout(place / "checkout"), None) as bench:
+    with open_copy(parse_checkout(place / "checkout")) as copy:
         for file, is_real in (("real/norms.py", True), ("package/norms.py", False)):
             change = FileChange(file, NORM.encode(), b"raise SystemExit\n")
             if is_real:
-                with bench.holding(change) as opened:
+                with change.put_into(copy) as opened:
                     assert (opened.path / file).read_bytes() == b"raise SystemExit\n", "control"
             else:
-                with pytest.raises(BadInputError, match="link"), bench.holding(change):
+                with pytest.raises(BadInputError, match="link"), change.put_into(copy):
                     pass
     assert (place / "home" / "linked" / "norms.py").read_text() == NORM
 

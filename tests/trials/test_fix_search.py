@@ -16,12 +16,12 @@ from auditkit.model.enums import Severity
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkout.checkout import parse_checkout
+from auditkit.probing.checkout.copies import open_copy
 from auditkit.probing.engine.catalog import load_catalog
 from auditkit.probing.fix.rewrites.rewrite import Rewrite
 from auditkit.probing.run.measurement import ask
 from auditkit.probing.run.run_options import RunOptions
 from auditkit.tickets.store import TicketFolder
-from auditkit.trials.bench import Bench
 from auditkit.trials.fix_search import Found, Search
 from auditkit.trials.fix_trials import Scene
 from tests.filing_helpers import put
@@ -96,9 +96,9 @@ class Searched:
         ]  # fmt: skip
 
     def search(self, *rewrites: Rewrite, limit_s: float = 60.0) -> Found:
-        with OPTIONS.open(self.spec) as opened, Bench.open(self.spec, sys.executable) as bench:
+        with OPTIONS.open(self.spec) as opened, open_copy(self.spec, sys.executable) as copy:
             scene = Scene(self.spec, opened, {"": OPTIONS}, self.probes, "sub/")
-            search = Search(scene, self.run, [bench], limit_s, rewrites=lambda *_: list(rewrites))
+            search = Search(scene, self.run, [copy], limit_s, rewrites=lambda *_: list(rewrites))
             return search.fixes_of([self.findings])
 
 
@@ -164,9 +164,9 @@ def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) ->
     def interrupted(*_: object) -> list[Rewrite]:
         raise KeyboardInterrupt
 
-    with OPTIONS.open(searched.spec) as opened, Bench.open(searched.spec, sys.executable) as bench:
+    with OPTIONS.open(searched.spec) as opened, open_copy(searched.spec, sys.executable) as copy:
         scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
-        found = Search(scene, searched.run, [bench], 60.0, rewrites=interrupted).fixes_of([searched.findings])
+        found = Search(scene, searched.run, [copy], 60.0, rewrites=interrupted).fixes_of([searched.findings])
     assert found.fixes == ()
     assert list(found.no_fix.values()) == ["not tried: the search for fixes was interrupted"]
 
@@ -247,12 +247,12 @@ def test_the_smallest_diff_comes_first(tmp_path: Path) -> None:
     catalog, spec = load_catalog(), parse_checkout(str(tmp_path / "trainer"))
     probes = [catalog[VIEW], catalog[SPARSE], catalog[MEMORY]]
     target = Target("quality:grad_quality")
-    with OPTIONS.open(spec) as opened, Bench.open(spec, sys.executable) as bench:
+    with OPTIONS.open(spec) as opened, open_copy(spec, sys.executable) as copy:
         run = ask(OPTIONS, opened, [target], probes)
         found = {one.probe: Finding(catalog[one.probe], one, run.environment, run.id, run.targets[0].target)
                  for one in run.results}  # fmt: skip
         assert [found[name].severity for name in (VIEW, SPARSE, MEMORY)] == [Severity.P2, Severity.P4, Severity.P2]
-        search = Search(Scene(spec, opened, {"": OPTIONS}, probes), run, [bench], 120.0)
+        search = Search(Scene(spec, opened, {"": OPTIONS}, probes), run, [copy], 120.0)
         groups = [[found[VIEW], found[SPARSE]], [found[MEMORY]]]
         view, memory = search.fixes_of(groups).fixes
     changed = [line for line in view.difference.split("\n") if line.startswith(("-  ", "+  "))]

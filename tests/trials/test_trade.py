@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult, fingerprint
-from auditkit.trials.trade import judge
+from auditkit.model.runs.target import Target
+from auditkit.trials.answers import Answers, judge
 
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 MEMORY, SYNCS, LAUNCHES = "peak_memory_grows_with_params", "syncs_grow_with_tensors", "launches_grow_with_tensors"
@@ -77,12 +80,13 @@ def _side(probe: str, text: str) -> ProbeResult:
 
 @pytest.mark.parametrize(("findings", "rows", "wanted"), TABLE)
 def test_verdicts(findings: tuple[str, ...], rows: list[tuple[str, str, str]], wanted: str) -> None:
-    base = [_side(probe, before) for probe, before, _ in rows]
-    arm = [_side(probe, after) for probe, _, after in rows]
+    base = Answers.of([_side(probe, before) for probe, before, _ in rows], Target("a:b"))
+    arm = Answers.of([_side(probe, after) for probe, _, after in rows], Target("a:b"))
     assert judge(findings, base, arm).text.startswith(wanted)
 
 
 def test_a_field_that_the_answer_lost_is_a_cost() -> None:
-    judged = judge((OVERFLOW,), [result(OVERFLOW, "bad")], [result(OVERFLOW, "good")], ["nan_count"])
+    base, arm = (Answers.of([result(OVERFLOW, outcome)], Target("a:b")) for outcome in ("bad", "good"))
+    judged = judge((OVERFLOW,), replace(base, roles={"nan_count": "n", "norm": "n"}), replace(arm, roles={"norm": "n"}))
     assert judged.text == f"trades {OVERFLOW} for the result's nan_count"
     assert judged.reason.endswith("the result differs: it no longer returns nan_count")

@@ -23,11 +23,10 @@ class Names:
     stores: frozenset[str]
 
 
-def names_of(nodes: ast.AST | Iterable[ast.AST], annotations: bool = False) -> Names:
-    """Return the names that `nodes` read and set. `x += 1` and `x.append(1)` do both; `annotations` includes those."""
+def names_of(nodes: ast.AST | Iterable[ast.AST]) -> Names:
+    """Return the names that `nodes` read and set, without annotations. `x += 1` and `x.append(1)` do both."""
     loads: set[str] = set()
     stores: set[str] = set()
-    left_out = () if annotations else ("annotation", "returns")
     waiting = [nodes] if isinstance(nodes, ast.AST) else list(nodes)
     while waiting:
         node = waiting.pop()
@@ -45,25 +44,24 @@ def names_of(nodes: ast.AST | Iterable[ast.AST], annotations: bool = False) -> N
             case ast.ExceptHandler(name=str(name)):
                 stores.add(name)
         if type(node) in _SCOPES:
-            waiting += _scope(node, loads, stores, annotations)
+            waiting += _scope(node, loads, stores)
         elif type(node) is not ast.Constant:
-            waiting += children(node, left_out)
+            waiting += children(node, ("annotation", "returns"))
     return Names(frozenset(loads), frozenset(stores))
 
 
-def _scope(node: ast.AST, loads: set[str], stores: set[str], annotations: bool) -> list[ast.AST]:
+def _scope(node: ast.AST, loads: set[str], stores: set[str]) -> list[ast.AST]:
     """Add what a function, a class or a comprehension reads of outer names; return the nodes that are left to visit."""
     match node:
         case ast.ClassDef():
             stores.add(node.name)
             outside: list[ast.AST] = []
             inside: list[ast.AST] = [*node.decorator_list, *node.bases, *node.keywords, *node.body]
-            bound = names_of(inside, annotations).stores
+            bound = names_of(inside).stores
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             stores.add(node.name)
-            returns = [node.returns] if annotations and node.returns is not None else []
-            outside, inside = [*node.decorator_list, node.args, *returns], [*node.body]
-            bound = names_of(inside, annotations).stores | parameters(node.args)
+            outside, inside = [*node.decorator_list, node.args], [*node.body]
+            bound = names_of(inside).stores | parameters(node.args)
         case ast.Lambda(args=args, body=body):
             outside, inside, bound = [args], [body], parameters(args)
         case _:
@@ -71,8 +69,8 @@ def _scope(node: ast.AST, loads: set[str], stores: set[str], annotations: bool) 
             outside, inside = [], [part for part in children(node) if not isinstance(part, ast.comprehension)]
             inside += [part for each in generators for part in (each.iter, *each.ifs)]
             bound = names_of(each.target for each in generators).stores
-            stores |= names_of(inside, annotations).stores  # `(n := f(x))` sets a name of the function
-    loads |= names_of(inside, annotations).loads - bound
+            stores |= names_of(inside).stores  # `(n := f(x))` sets a name of the function
+    loads |= names_of(inside).loads - bound
     return outside
 
 

@@ -7,9 +7,7 @@ import io
 import re
 import textwrap
 import tokenize
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from auditkit.probing.find.blocks.blocks import Block, function_or_block
 from auditkit.probing.source.modules import Function, FunctionNode
@@ -35,17 +33,15 @@ class FunctionFile:
         return self.function.module.file
 
 
-def find_function(checkout: Path, roots: Sequence[Path], call: str) -> FunctionFile | None:
-    """Return the function or the block that `call` names, None if the checkout does not define it there."""
-    return function_in(PythonFiles(checkout, roots), call)
-
-
 def function_in(files: PythonFiles, call: str) -> FunctionFile | None:
-    """Return the same for files that are already read."""
+    """Return the function or the block that `call` names, None if the checkout does not define it there."""
     function = function_or_block(files, call)
-    if function is None:
-        return None
-    return FunctionFile(function, (files.path / function.module.file).read_bytes())
+    return FunctionFile(function, (files.path / function.module.file).read_bytes()) if function is not None else None
+
+
+def has_line(function: Function, line: int | None) -> bool:
+    """Return whether a line of its file is one of the function's."""
+    return line is not None and function.node.lineno <= line <= (function.node.end_lineno or 0)
 
 
 def text_of(data: bytes) -> tuple[str, str, str]:
@@ -103,6 +99,5 @@ def _definition(code: str, original: FunctionNode) -> tuple[str, list[ast.stmt]]
     new = found[-1]
     # A future import must be first in a file.
     future = [item for item in body if isinstance(item, ast.ImportFrom) and item.module == "__future__"]
-    return "\n".join(text.split("\n")[new.lineno - 1 : new.end_lineno]), [
-        item for item in body if item not in (new, *future)
-    ]
+    others = [item for item in body if item not in (new, *future)]
+    return "\n".join(text.split("\n")[new.lineno - 1 : new.end_lineno]), others

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.fix.patches import CannotComplete, find_function, patch
+from auditkit.probing.fix.patches import CannotComplete, function_in, patch
+from auditkit.probing.source.python_files import PythonFiles
 
 MODULE = '''"""Norms."""
 
@@ -39,7 +40,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def patched(checkout: Path, code: str, name: str = "total_norm") -> str:
-    place = find_function(checkout, [checkout], f"norms:{name}")
+    place = function_in(PythonFiles(checkout, [checkout]), f"norms:{name}")
     assert place is not None
     done = patch(code, place)
     compile(done, "norms.py", "exec")

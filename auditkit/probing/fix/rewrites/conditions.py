@@ -13,10 +13,9 @@ from auditkit.probing.fix.rewrites.syntax import (
     assigned,
     dotted,
     expression,
+    inside,
     last_name,
     names,
-    values_of,
-    with_value,
 )
 
 _TOO_LARGE = re.compile(r"explod|large|upper|high|max_norm|threshold", re.IGNORECASE)
@@ -80,12 +79,17 @@ class ChosenOnDevice(Pattern):
                 is_order = not isinstance(compared.operator, cst.Equal | cst.NotEqual | cst.Is | cst.IsNot)
                 if value is not None and is_order and name in names(value).loads and _is_tensor(self.unit, tested):
                     where = expression(f"{self.torch}.where({{test}}, {{value}}, {name})", test=test, value=value)
-                    return with_value(line, where).with_changes(leading_lines=node.leading_lines)
+                    assert isinstance(line, cst.SimpleStatementLine)
+                    body = [line.body[0].with_changes(value=where)]
+                    return line.with_changes(body=body, leading_lines=node.leading_lines)
         return node
 
 
 def _is_tensor(unit: Unit, name: str) -> bool:
     """Return whether a name is only set to unread reductions."""
-    values = list(values_of(unit, name))
-    calls = [value.func for value in values if isinstance(value, cst.Call)]
-    return bool(values) and len(calls) == len(values) and all(last_name(called) in _REDUCTIONS for called in calls)
+    values = []
+    for node in inside(unit.node):
+        match node:
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(target))], value=value) if target == name:
+                values.append(last_name(value.func) if isinstance(value, cst.Call) else "")
+    return bool(values) and _REDUCTIONS.issuperset(values)

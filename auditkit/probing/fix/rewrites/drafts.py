@@ -6,17 +6,17 @@ import ast
 import difflib
 import keyword
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import libcst as cst
 
 from auditkit.probing.find.blocks.blocks import Block
 from auditkit.probing.fix.local_names import names_of, parameters
 from auditkit.probing.fix.patches import CannotComplete, FunctionFile
-from auditkit.probing.fix.rewrites.syntax import code, parsed
+from auditkit.probing.fix.rewrites.syntax import code, parsed, swapped
 from auditkit.probing.source.modules import Function
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -26,21 +26,20 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 class Unit:
     """A function that a rewrite may change: `node` is its definition; for a block, a definition made around it.
 
-    Its statements in the file are `first` up to `end` of `suite`; `top` is the index of the module's statement around
-    them.
+    `written` are its statements in the file, `top` is the index of the module's statement around them.
     """
 
     function: Function
     node: cst.FunctionDef
-    suite: cst.CSTNode
-    first: int
-    end: int
+    written: Sequence[cst.CSTNode]
     top: int
 
     @property
-    def statements(self) -> Sequence[cst.CSTNode]:
-        """The changed statements of the file."""
-        return self.node.body.body if isinstance(self.function, Block) else [self.node]
+    def changes(self) -> dict[cst.CSTNode, Any]:
+        """What takes the place of each statement of the file."""
+        new = self.node.body.body if isinstance(self.function, Block) else [self.node]
+        gone = dict.fromkeys(self.written[1:], cst.RemoveFromParent())
+        return {self.written[0]: cst.FlattenSentinel(new), **gone}
 
     @cached_property
     def text(self) -> str:
@@ -79,10 +78,6 @@ class Draft:
     def indent(self) -> str:
         return self.module.default_indent
 
-    def mentions(self, *words: str) -> bool:
-        """Return whether one of the functions contains one of these words."""
-        return any(set(words) & set(_WORD.findall(unit.text)) for unit in self.units)
-
     def fresh(self, name: str, unit: Unit) -> str:
         """Return the name, or a similar one that neither the function nor its file uses."""
         (definition,) = parsed(unit.node)
@@ -109,8 +104,7 @@ class Draft:
     @cached_property
     def data(self) -> bytes:
         """The bytes of the file; unchanged parts stay identical."""
-        module = self.module.visit(_Put(self.units))
-        assert isinstance(module, cst.Module)
+        module = swapped(self.module, {old: new for one in self.units for old, new in one.changes.items()}, True)
         body = list(module.body)
         top = self.units[0].top if self.units else 0
         for helper in reversed(self.helpers):
@@ -146,26 +140,6 @@ class Draft:
         return [(i, j, after[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
 
 
-class _Put(cst.CSTTransformer):
-    """Inserts the changed functions into the file."""
-
-    def __init__(self, units: Sequence[Unit]) -> None:
-        super().__init__()
-        self._units: defaultdict[int, list[Unit]] = defaultdict(list)
-        for unit in sorted(units, key=lambda one: one.first, reverse=True):
-            self._units[id(unit.suite)].append(unit)
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        return not isinstance(node, cst.BaseExpression | cst.SimpleStatementLine | cst.BaseParenthesizableWhitespace)
-
-    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
-        for unit in self._units.get(id(original_node), ()):
-            body = list(updated_node.body)  # type: ignore[attr-defined]
-            body[unit.first : unit.end] = unit.statements
-            updated_node = updated_node.with_changes(body=body)
-        return updated_node
-
-
 _Place = tuple[cst.CSTNode, cst.CSTNode, int, int]
 
 
@@ -188,11 +162,11 @@ def _statements(module: cst.Module) -> Iterator[_Place]:
 
 def _unit(function: Function, there: dict[ast.stmt, _Place]) -> Unit:
     if not isinstance(function, Block):
-        node, suite, first, top = there[function.node]
+        node, _, _, top = there[function.node]
         assert isinstance(node, cst.FunctionDef)
-        return Unit(function, node, suite, first, first + 1, top)
+        return Unit(function, node, [node], top)
     places = [there[statement] for statement in function.statements]
     (_, suite, first, top), end = places[0], places[-1][2] + 1
-    body = cst.IndentedBlock(suite.body[first:end])  # type: ignore[attr-defined]
-    node = cst.FunctionDef(cst.Name(function.name), cst.Parameters(), body)
-    return Unit(function, node, suite, first, end, top)
+    written = suite.body[first:end]  # type: ignore[attr-defined]
+    node = cst.FunctionDef(cst.Name(function.name), cst.Parameters(), cst.IndentedBlock(written))
+    return Unit(function, node, written, top)

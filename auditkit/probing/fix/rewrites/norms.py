@@ -113,11 +113,9 @@ class Float64(Pattern):
         self.took_sparse |= last_name(call.func) == "norm" and "linalg" not in dotted(call.func)
         args, dtype = list(call.args), _dtype(f"{self.torch}.float64")
         if args:
-            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-            args[-1:] = [args[-1].with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace(""))]
-            dtype = dtype.with_changes(
-                comma=call.args[-1].comma, whitespace_after_arg=call.args[-1].whitespace_after_arg
-            )
+            end = {"comma": args[-1].comma, "whitespace_after_arg": args[-1].whitespace_after_arg}
+            args[-1] = args[-1].with_changes(comma=dtype.comma, whitespace_after_arg=dtype.whitespace_after_arg)
+            dtype = dtype.with_changes(**end)
         return call.with_changes(args=[*args, dtype])
 
     def _wider(self, call: cst.Call) -> cst.BaseExpression | None:
@@ -133,13 +131,15 @@ class Float64(Pattern):
 
     def _squares(self, call: cst.Call) -> cst.BaseExpression | None:
         """Replace `x.pow(2).sum()` and its other spellings by the square of a norm."""
-        squared = summed_squares(call, self.torch)
-        if squared is None:
-            return None
+        match call:
+            case cst.Call(func=cst.Attribute(value=summed, attr=cst.Name("sum")), args=[]):
+                squared = _squared(summed, self.torch)
+            case _:
+                return None
         match squared:
             case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("float" | "double")), args=[]):
                 squared = inner  # The reduction casts without a copy.
-        if self._is_wide(squared):
+        if squared is None or self._is_wide(squared):
             return None
         self.took_sparse = True
         plain = squared.with_changes(lpar=[], rpar=[])
@@ -183,15 +183,8 @@ def _is_order(arg: cst.Arg) -> bool:
     return bool(name) and name != "None" and _ORDER.fullmatch(name) is not None
 
 
-def summed_squares(call: cst.Call, torch: str) -> cst.BaseExpression | None:
-    """Return `x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`."""
-    match call:
-        case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("sum")), args=[]):
-            return _squared(inner, torch)
-    return None
-
-
 def _squared(node: cst.BaseExpression, torch: str) -> cst.BaseExpression | None:
+    """Return `x` of `x.pow(2)`, `x**2` and `x * x`."""
     match node:
         case cst.BinaryOperation(left=base, operator=cst.Power(), right=power) if _is_two(power):
             return base

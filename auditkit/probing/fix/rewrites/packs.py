@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import libcst as cst
 
@@ -17,6 +17,7 @@ from auditkit.probing.fix.rewrites.syntax import (
     inside,
     last_name,
     names,
+    swapped,
 )
 
 _FLAT = frozenset({"view", "reshape", "flatten", "ravel"})
@@ -96,13 +97,10 @@ class _Counts(Pattern):
             case "numel", cst.Name(self._name):
                 return cst.parse_expression(self._elements)
             case "sum", _ if self._is_condition(owner) and not node.args:
-                count = expression(f"{self.torch}.count_nonzero({{c}})", c=self._of_pack(owner))
-                return expression(f"sum({self._over})", x=count)
+                return self._count(owner)
             case "mean", cst.Call(func=cst.Attribute(value=condition, attr=cst.Name("float" | "double"))):
                 if self._is_condition(condition):
-                    count = expression(f"{self.torch}.count_nonzero({{c}})", c=self._of_pack(condition))
-                    total = expression(f"sum({self._over})", x=count)
-                    return expression(f"({{t}}.double() / max({self._elements}, 1))", t=total)
+                    return expression(f"({{t}}.double() / max({self._elements}, 1))", t=self._count(condition))
             case "float", cst.Call() if "count_nonzero" in code(owner) and not node.args:
                 return node.with_changes(func=node.func.with_changes(attr=cst.Name("double")))
             case "vector_norm", _ if node.args and dotted(node.args[0].value) == self._name:
@@ -122,14 +120,12 @@ class _Counts(Pattern):
         is_predicate = isinstance(node, cst.Call) and last_name(node.func) in ("isnan", "isinf", "isfinite")
         return isinstance(node, cst.Comparison) or is_predicate
 
+    def _count(self, condition: Any) -> cst.BaseExpression:
+        count = expression(f"{self.torch}.count_nonzero({{c}})", c=self._of_pack(condition))
+        return expression(f"sum({self._over})", x=count)
+
     def _of_pack(self, node: Any) -> cst.BaseExpression:
         """Return the expression with the pack instead of the whole."""
-        name, pack = self._name, self._pack
-
-        class Packed(cst.CSTTransformer):
-            def leave_Name(self, _: cst.Name, node: cst.Name) -> cst.Name:
-                return cst.Name(pack) if node.value == name else node
-
-        found = node.with_changes(lpar=[], rpar=[]).visit(Packed())
-        assert isinstance(found, cst.BaseExpression)
-        return found
+        bare = node.with_changes(lpar=[], rpar=[])
+        whole = [one for one in inside(bare) if isinstance(one, cst.Name) and one.value == self._name]
+        return cast(cst.BaseExpression, swapped(bare, dict.fromkeys(whole, cst.Name(self._pack))))

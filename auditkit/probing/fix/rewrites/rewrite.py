@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.find.blocks.blocks import Block
-from auditkit.probing.fix.patches import CannotComplete, FunctionFile
+from auditkit.probing.fix.patches import CannotComplete, FunctionFile, has_line
 from auditkit.probing.fix.rewrites.conditions import ChosenOnDevice, NanIsTooLarge, Reshape
 from auditkit.probing.fix.rewrites.drafts import Draft
 from auditkit.probing.fix.rewrites.empties import (
@@ -63,7 +63,7 @@ def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Re
     A change that may end more findings is likelier, then a smaller one. Nothing is run.
     """
     wanted = frozenset(finding.probe for finding in findings)
-    draft = _draft(place, findings)
+    draft = Draft.of(place, functions_of(place.function, findings))
     found: dict[bytes, Rewrite] = {}
     for name, probes, told, change in _FAMILIES:
         if not probes & wanted:
@@ -80,16 +80,12 @@ def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Re
 
 def rewritten(place: FunctionFile, rewrites: Sequence[Rewrite], findings: Sequence[ProbeResult] = ()) -> Draft:
     """Return the file with the rewrites applied in turn. Raises CannotComplete if nothing changes."""
-    draft = _draft(place, findings)
+    draft = Draft.of(place, functions_of(place.function, findings))
     for rewrite in sorted(rewrites, key=lambda one: _ORDER.get(one.name, 0)):
         draft = rewrite.apply(draft)
     if draft.data == place.data:
         raise CannotComplete("changes nothing")
     return draft
-
-
-def _draft(place: FunctionFile, findings: Sequence[ProbeResult]) -> Draft:
-    return Draft.of(place, functions_of(place.function, findings))
 
 
 def _each(pattern: type[Pattern]) -> Change:
@@ -144,15 +140,8 @@ def functions_of(target: Function, findings: Sequence[ProbeResult]) -> list[Func
 
 def _functions(target: Function) -> list[Function]:
     """Return the other functions of the target's file, except the one around a block, whose other code does not run."""
-    module = target.module
-    methods = [method for owner in module.classes.values() for method in owner.methods.values()]
-    first, last = target.lines if isinstance(target, Block) else (0, 0)
-    others = [one for one in (*module.functions.values(), *methods) if one is not target]
-    return [one for one in others if not (first and _span(one)[0] <= first and last <= _span(one)[1])]
-
-
-def _span(function: Function) -> tuple[int, int]:
-    return function.node.lineno, function.node.end_lineno or function.node.lineno
+    others = [one for one in target.module.defined() if one is not target]
+    return [one for one in others if not (isinstance(target, Block) and has_line(one, target.lines[0]))]
 
 
 def _may_call(function: Function, other: Function) -> bool:
@@ -172,6 +161,5 @@ def _own_keys(function: Function) -> frozenset[str]:
 
 
 def _holds_finding(function: Function, findings: Sequence[ProbeResult]) -> bool:
-    first, last = _span(function)
     places = (finding.location for finding in findings if finding.location is not None)
-    return any(place.file == function.module.file and place.line and first <= place.line <= last for place in places)
+    return any(place.file == function.module.file and has_line(function, place.line) for place in places)

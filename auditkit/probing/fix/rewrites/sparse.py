@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from auditkit.probing.fix.rewrites.drafts import Draft
@@ -16,9 +18,8 @@ from auditkit.probing.fix.rewrites.syntax import (
     statement,
 )
 
-_HANDLED = ("is_sparse", "coalesce", "to_dense", "layout")
+_HANDLED = re.compile(r"\b(is_sparse|coalesce|to_dense|layout)\b")
 _SAME_TENSOR = frozenset({"detach", "data", "clone"})
-_READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "numel", "requires_grad", "layout", "dim"})
 STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
 
 
@@ -27,7 +28,7 @@ def stored_values(draft: Draft) -> Draft:
 
     Code that already handles sparse gradients does not change.
     """
-    return draft if draft.mentions(*_HANDLED) else draft.changed(StoredValues)
+    return draft if any(map(_HANDLED.search, draft.text)) else draft.changed(StoredValues)
 
 
 def gradient_of(node: cst.CSTNode) -> cst.Attribute | None:

@@ -91,10 +91,6 @@ def inside(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             yield from inside(child)
 
 
-def calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    return (one for one in inside(node) if isinstance(one, cst.Call))
-
-
 def expression(template: str, **parts: cst.BaseExpression | str) -> cst.BaseExpression:
     """Return a new expression; `{x}` in the template is replaced by the part `x`."""
     return parse_template_expression(template, **cast(Any, _nodes(parts)))
@@ -117,28 +113,19 @@ def assigned(node: cst.CSTNode) -> tuple[str, cst.BaseExpression | None]:
     return "", None
 
 
-def with_value(line: Any, value: cst.BaseExpression) -> Any:
-    """Return the assignment on a line with another value, keeping the comments."""
-    return line.with_changes(body=[line.body[0].with_changes(value=value)])
-
-
-def values_of(unit: Unit, name: str) -> Iterator[cst.BaseExpression]:
-    """Yield the values that a function assigns to a name."""
-    for node in inside(unit.node):
-        match node:
-            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(target))], value=value) if target == name:
-                yield value
-
-
 def flattened(*lines: Iterable[cst.BaseStatement]) -> cst.FlattenSentinel[cst.BaseStatement]:
     return cst.FlattenSentinel([line for group in lines for line in group])
 
 
-def swapped(node: _Node, new: Mapping[Any, Any]) -> _Node:
+def swapped(node: _Node, new: Mapping[Any, Any], are_statements: bool = False) -> _Node:
     """Return the node with some descendants replaced: by nodes, several of them, or none."""
     by_id = {id(one): other for one, other in new.items()}
+    left_out = cst.BaseExpression | cst.SimpleStatementLine | cst.BaseParenthesizableWhitespace
 
     class Swap(cst.CSTTransformer):
+        def on_visit(self, node: cst.CSTNode) -> bool:
+            return id(node) not in by_id and not (are_statements and isinstance(node, left_out))
+
         def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
             return by_id.get(id(original_node), updated_node)
 

@@ -9,9 +9,10 @@ import libcst as cst
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.fix.patches import FunctionFile, find_function
+from auditkit.probing.fix.patches import FunctionFile, function_in
 from auditkit.probing.fix.rewrites.drafts import Draft
 from auditkit.probing.fix.rewrites.rewrite import Rewrite, rewrites_of, rewritten
+from auditkit.probing.source.python_files import PythonFiles
 
 _LONGEST = f"# {'-' * 110}\n"
 """What says that the file's lines may have 120 characters."""
@@ -20,7 +21,7 @@ _LONGEST = f"# {'-' * 110}\n"
 def place_of(folder: Path, source: str, call: str = "watch:measure") -> FunctionFile:
     """The function `call` of the file watch.py with this text."""
     (folder / "watch.py").write_text(source + _LONGEST, "utf-8")
-    place = find_function(folder, [folder], call)
+    place = function_in(PythonFiles(folder, [folder]), call)
     assert place is not None
     return place
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.fix.file_change import FileChange
+from auditkit.probing.fix.file_change import FileChange, changes_of
 from auditkit.probing.fix.patches import CannotComplete
-from auditkit.trials.diff_block import changes_of
 
 FILES = {
     "newlines": b"import torch\n\n\ndef norm(x):\n    return x.norm()\n",

@@ -50,8 +50,8 @@ class Checkpoints:
         del self.waiting[:-4]
 
     def random_state_set(self, state: Any) -> None:
-        """Keep the digest of a random state that the program sets, for comparison with loaded files."""
-        if _random_kind(state):
+        """Keep the digest of a random state that the program sets after a load, for comparison with the file."""
+        if self.waiting and _random_kind(state):
             self.restored = [*self.restored[-32:], _digest_of(state)]
 
     def compare(self, known: Any) -> None:

@@ -55,27 +55,17 @@ class Process:
         from .patches import Patches
         from .watcher import Watcher
 
-        self.watcher = Watcher({**self.config, "sees_all": bool(self.folder)})
+        self.watcher = Watcher(self.config, self.folder and os.path.join(self.folder, "candidates.json"))
         if self.folder:
-            from .recorder import Recorder
-
-            self.watcher.recorder = Recorder(os.path.join(self.folder, "candidates.json"), self.watcher)
-            self.watcher.stop = self._stop
-            self._write_while_running()
+            self.watcher.stop, self.watcher.stepped = self._stop, self._stepped
         self.patches = Patches(self.watcher)
         self.patches.install()
         return True
 
-    def _write_while_running(self) -> None:
-        inner = self.watcher.step_ended
-
-        def step_ended(optimizer: Any) -> None:
-            inner(optimizer)
-            now = time.monotonic()
-            if now - self.wrote_at > max(_INTERVAL_S, self.wrote_s / _SHARE) or self.watcher.count == 1:
-                self.write()
-
-        self.watcher.step_ended = step_ended
+    def _stepped(self) -> None:
+        is_late = time.monotonic() - self.wrote_at > max(_INTERVAL_S, self.wrote_s / _SHARE)
+        if is_late or self.watcher.count == 1:
+            self.write()
 
     def _write_at_the_end(self) -> None:
         atexit.register(self.finish)
@@ -134,8 +124,6 @@ class Process:
         if recorded and torch.distributed.is_available() and torch.distributed.is_initialized():
             # A program may end its process group before its last file is written.
             self.group = {"rank": torch.distributed.get_rank(), "world": torch.distributed.get_world_size()}
-        if recorded and self.watcher.recorder is not None:
-            recorded["recorded"] = self.watcher.recorder.to_json()
         return {
             "version": VERSION, "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],
             "executable": sys.executable, "python": platform.python_version(), "torch": str(torch.__version__),

@@ -18,6 +18,7 @@ from .checkpoints import Checkpoints
 from .places import called_from, where
 from .program import FEW, Program, growing, live_bytes, number
 from .readings import combined, equal, flat, local, on_host, plain_number, quietly, read_all, sampled
+from .recorder import Recorder
 from .syncs import Syncs
 
 FIRST = 5
@@ -33,18 +34,19 @@ _FEW_RANKS = 8
 class Watcher:
     """The record of one process. Every public method is called from a wrapper that catches its errors."""
 
-    def __init__(self, config: dict) -> None:
+    def __init__(self, config: dict, candidates: str = "") -> None:
         self.every = max(1, int(config.get("every") or 50))
         self.budget = config.get("budget")
         self.limit = config.get("steps")
         self.memory_share = config.get("memory_share") or 0.005
-        self.program = Program(bool(config.get("sees_all")))
+        self.program = Program()
         self.checkpoints = Checkpoints(self.program)
         self.errors: dict = {}
         self.compiles: list = []
         self.stop: Callable[[], None] = lambda: None
+        self.stepped: Callable[[], None] = lambda: None
         self.switch: Callable[[bool], None] = lambda _: None
-        self.recorder: Any = None
+        self.recorder = Recorder(candidates, self)
         self.syncs = Syncs(lambda: self.reading > 0)
         self.reset()
 
@@ -99,8 +101,8 @@ class Watcher:
     def backward_begins(self) -> None:
         """Find the program's objects before its first backward."""
         self.syncs.open()  # The first steps began before CUDA was initialized.
-        if self.scanned_for != len(self.program.placed):
-            self.scanned_for = len(self.program.placed)
+        if self.scanned_for != self.program.made:
+            self.scanned_for = self.program.made
             self.program.scan()
         for known in self.program.optimizers:
             self.program.refresh(known)
@@ -210,7 +212,7 @@ class Watcher:
         # In a backward, a module of FSDP has other tensors than its optimizer.
         unnamed = not known.steps and not all(each.name for each in known.parameters)
         if not known.few or self.scanned_for < 0 or unnamed:
-            self.scanned_for = len(self.program.placed)
+            self.scanned_for = self.program.made
             self.program.scan()
         for scheduler in self.program.schedulers:
             scheduler.look(known)
@@ -253,6 +255,7 @@ class Watcher:
         if self.limit and known.steps >= self.limit and not self.stopped:
             self.stopped = True
             self.stop()
+        self.stepped()
         if not self.recording and known.steps % self.every:
             return
         self.record(self._is_due())
@@ -477,8 +480,17 @@ class Watcher:
             "schedulers": [each.to_json() for each in self.program.schedulers],
             "groups": self.program.groups, "unfrozen": self.program.unfrozen,
             "evaluated": self.evaluated[:20], "compiles": self.compiles[:20], "holders": holders[-1:],
-            "checkpoints": self.checkpoints.to_json(), "final": self.final,
+            "checkpoints": self.checkpoints.to_json(), "final": self.final, "recorded": self.recorder.to_json(),
         }  # fmt: skip
+
+    def instrument(self, name: str, work: Callable[[], Any]) -> Any:
+        """Run an instrument without counting its own reads; torch.compile skips all frames inside."""
+        self.reading += 1
+        try:
+            # Most steps are not inspected, and have no time to measure.
+            return self.guarded(name, work if name == "step" else lambda: self._timed(work))
+        finally:
+            self.reading -= 1
 
     def _timed(self, work: Callable[[], Any]) -> Any:
         """Count the time of an instrument; nested instruments count once."""

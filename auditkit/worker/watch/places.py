@@ -41,28 +41,29 @@ def _kind(file: str) -> int:
     return kind
 
 
+def frames_of_stack() -> Iterator[Any]:
+    """Yield the frames of the stack, the innermost first."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def where() -> Place:
     """Return the user's file, line and function; a library's line if no frame is the user's."""
-    frame: Any = sys._getframe(1)
     fallback = NOWHERE
-    while frame is not None:
+    for frame in frames_of_stack():
         kind = _kind(frame.f_code.co_filename)
         if kind == _USERS:
             return place_of(frame)
         if kind == _LIBRARY and fallback is NOWHERE and "importlib" not in frame.f_code.co_filename:
             fallback = place_of(frame)
-        frame = frame.f_back
     return fallback
 
 
 def called_from(*parts: str) -> bool:
     """Return whether a frame of the stack is in a file whose path contains one of `parts`."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        if any(part in frame.f_code.co_filename for part in parts):
-            return True
-        frame = frame.f_back
-    return False
+    return any(part in frame.f_code.co_filename for frame in frames_of_stack() for part in parts)
 
 
 def place_of(frame: Any) -> Place:
@@ -73,8 +74,4 @@ def place_of(frame: Any) -> Place:
 
 def user_frames() -> Iterator[Any]:
     """Yield the user's frames on the stack, the innermost first."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if _kind(frame.f_code.co_filename) == _USERS:
-            yield frame
-        frame = frame.f_back
+    return (frame for frame in frames_of_stack() if _kind(frame.f_code.co_filename) == _USERS)

@@ -82,16 +82,22 @@ class Optimizer:
         self.few: list = []
         self.consumed: Optional[list] = None
         self.clipped: Optional[list] = None  # the consumed gradients after a clip that follows the step
-        self.begins: Optional[int] = None
+        self.events: list = []  # those since its last step, all of them if it is `whole`
+        self.whole = False
         self.has_closure = False
         self.first_turn = self.last_turn = 0
         self.last_inspected = -1
         self.always_zero_rate = True
         self.first_line: tuple = NOWHERE
 
+    def forget(self) -> None:
+        """Forget what happened since the last step."""
+        self.events, self.whole, self.consumed, self.clipped = [], False, None, None
+
     def rates(self) -> list:
-        optimizer = self.ref()
-        return [number(group.get("lr", 0.0)) for group in optimizer.param_groups] if optimizer is not None else []
+        """Return the learning rate of each group, with the group's tensors."""
+        groups = getattr(self.ref(), "param_groups", ())
+        return [(number(group.get("lr", 0.0)), group["params"]) for group in groups]
 
     def to_json(self) -> dict:
         names = "index name place steps attempts inspected always_zero_rate first_line first_turn last_turn"

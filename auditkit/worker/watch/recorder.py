@@ -17,6 +17,7 @@ from typing import Any, Callable
 
 import torch
 
+from .places import frames_of_stack
 from .readings import plain_number, statistics_of
 from .structure import Encoder, Literals, batches, open_loaders, real_path
 
@@ -163,8 +164,7 @@ class Recorder:
 
         At a step, earlier statements have run if their results exist.
         """
-        frame: Any = sys._getframe() if self.places else None
-        while frame is not None:
+        for frame in frames_of_stack() if self.places else ():
             code = frame.f_code
             held = self.codes.get(id(code))
             if held is None:
@@ -174,7 +174,6 @@ class Recorder:
                 is_inside = each["first_line"] <= frame.f_lineno <= each["last_line"]
                 if is_inside or (is_step and each.get("sets") and each["last_line"] < frame.f_lineno):
                     self._look_at(each, frame, is_inside)
-            frame = frame.f_back
 
     def _look_at(self, known: dict, frame: Any, is_inside: bool) -> None:
         """Record a frame; a later line of the same frame and turn belongs to the same call."""

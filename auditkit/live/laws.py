@@ -42,8 +42,8 @@ class NotShown(Exception):
 class Law:
     """One row of the table: `instruments` are those whose failure makes the law an error.
 
-    A law of one process has `of_process`, one that compares processes `of_run`, which raises NotShown. Unless a process
-    passes `shown`, the law does not apply, for the reason `unshown`.
+    A law of one process has `of_process`, one that compares processes `of_run`, which may raise NotShown. Unless a
+    process passes `shown`, the law does not apply, for the reason `unshown`.
     """
 
     id: str
@@ -51,20 +51,17 @@ class Law:
     severity: Severity
     remedy: str
     instruments: tuple[str, ...] = ("step",)
-    of_process: Callable[[Process], Iterable[Broken]] | None = None
+    of_process: Callable[[Process], Iterable[Broken]] = lambda _: ()
     of_run: Callable[[Recording], Iterable[Broken]] = lambda _: ()
     shown: Callable[[Process], Any] = lambda _: True
     unshown: str = ""
 
     def broken(self, run: Recording) -> list[Broken]:
         """Return the violations, the worst first. Raises NotShown."""
-        found = list(self.of_run(run))
-        if self.of_process is not None:
-            if not any(self.shown(process) for process in run.trained):
-                raise NotShown(self.unshown)
-            for process in run.trained:
-                found += (replace(each, ranks=(process.rank,)) for each in self.of_process(process))
-        return merged(found)
+        if not any(self.shown(process) for process in run.trained):
+            raise NotShown(self.unshown)
+        own = (replace(each, ranks=(process.rank,)) for process in run.trained for each in self.of_process(process))
+        return merged([*self.of_run(run), *own])
 
 
 def merged(found: Iterable[Broken]) -> list[Broken]:
@@ -170,8 +167,6 @@ def _misses(process: Process) -> Iterator[Broken]:
 
 
 def _get_no_gradient(run: Recording) -> Iterator[Broken]:
-    if all(process.compiles for process in run.trained):
-        raise NotShown("the program compiles its model, and auditkit puts no wrapper around compiled modules")
     anywhere = {(each["root"], each["name"]) for p in run.trained for each in p.parameters if each["with_gradient"]}
     for process in run.trained:
         if any(_zeroed(turn) for turn in process.turns):
@@ -292,8 +287,13 @@ def _in_turns(*patterns: Callable[[Process, dict[str, Any]], _Said]) -> Callable
     return check
 
 
+def _changing(turn: dict[str, Any], kind: str) -> dict[int, dict[str, Any]]:
+    """The events of a kind that changed gradients, by their position in the turn."""
+    return {n: event for n, event in enumerate(turn["events"]) if event["kind"] == kind and event["changed"]}
+
+
 def _touching(turn: dict[str, Any]) -> list[dict[str, Any]]:
-    return [event for event in turn["events"] if event["kind"] == "backward" and event["changed"]]
+    return [*_changing(turn, "backward").values()]
 
 
 def _stale(_: Process, turn: dict[str, Any]) -> _Said:
@@ -347,7 +347,7 @@ def _lost_batch(_: Process, turn: dict[str, Any]) -> _Said:
 def _acting(turn: dict[str, Any]) -> list[dict[str, Any]]:
     """The clips of a turn that met new gradients."""
     events = turn["events"]
-    first = next((n for n, event in enumerate(events) if event["kind"] == "backward" and event["changed"]), len(events))
+    first = min(_changing(turn, "backward"), default=len(events))
     return [clip for clip in turn["clips"] if clip["position"] > first or not events[clip["position"]]["stale"]]
 
 
@@ -379,14 +379,15 @@ def _partial_clip(process: Process, turn: dict[str, Any]) -> _Said:
 
 def _unbounded(_: Process, turn: dict[str, Any]) -> _Said:
     """A clip by the 2-norm of whole tensors, finite and not unscaled afterwards, that is not what the step meets."""
-    unscaled = [n for n, event in enumerate(turn["events"]) if event["kind"] == "unscale" and event["changed"]]
-    clips = [clip for clip in _acting(turn) if clip["kind"] == 2.0 and clip["mine"] and not clip["shards"]]
+    unscaled = max(_changing(turn, "unscale"), default=-1)
     clips = [
         clip
-        for clip in clips
-        if math.isfinite(clip["before"])
-        and clip["mine"] == clip["tensors"]
-        and not any(n > clip["position"] for n in unscaled)
+        for clip in _acting(turn)
+        if clip["kind"] == 2.0
+        and not clip["shards"]
+        and math.isfinite(clip["before"])
+        and 0 < clip["mine"] == clip["tensors"]
+        and clip["position"] > unscaled
     ]
     if not clips:
         return None
@@ -399,13 +400,9 @@ def _unbounded(_: Process, turn: dict[str, Any]) -> _Said:
     return None
 
 
-def _unscales(turn: dict[str, Any]) -> list[int]:
-    return [n for n, event in enumerate(turn["events"]) if event["kind"] == "unscale" and event["changed"]]
-
-
 def _scaled_clip(_: Process, turn: dict[str, Any]) -> _Said:
     for clip in _acting(turn):
-        if clip["position"] < max(_unscales(turn), default=-1):
+        if clip["position"] < max(_changing(turn, "unscale"), default=-1):
             message = (
                 "the clip meets gradients that still contain the scaler's factor: their norm is "
                 f"{clip['before']:.4g} and the limit {clip['limit']:.4g}. Call scaler.unscale_(optimizer) before it"
@@ -788,7 +785,8 @@ LAWS = (
         shown=lambda process: process.checkpoints["loads"], unshown="no step followed a torch.load of a checkpoint"),
     Law("parameters_get_no_gradient", "Trained parameters get no gradient", P1,
         "Remove the detach or no_grad between these modules and the loss, or freeze them", ("step", "modules"),
-        of_run=_get_no_gradient),
+        of_run=_get_no_gradient, shown=lambda process: not process.compiles,
+        unshown="the program compiles its model, and auditkit puts no wrapper around compiled modules"),
     Law("frozen_parameters_move", "Frozen parameters change in a step", P1,
         "Set their .grad to None when freezing, or keep them out of the optimizer", of_process=_frozen_move,
         shown=lambda process: process.unfrozen or _where(process, lambda p: not p["requires_grad"] and p["optimizers"]),
@@ -800,7 +798,7 @@ LAWS = (
         unshown="the program calls no clip_grad_norm_ or clip_grad_value_"),
     Law("clip_on_scaled_gradients", "A clip meets gradients with a scaler's factor", P1,
         "Call scaler.unscale_(optimizer) before the clip", ("step", "events"), _in_turns(_scaled_clip),
-        shown=lambda process: any(_unscales(turn) for turns in _whole(process) for turn in turns),
+        shown=lambda process: any(_changing(turn, "unscale") for turns in _whole(process) for turn in turns),
         unshown="no scaler unscaled a gradient"),
     Law("nonfinite_step_is_applied", "NaN or inf reaches the weights", P1,
         "Skip steps whose gradient norm is not finite, and go back to the last good checkpoint", of_process=_nonfinite),

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import platform
 import socket
 import sys
 import time
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
 VERSION = 1
 _INTERVAL_S, _SHARE = 3.0, 0.003
 
-_current: Optional[Process] = None
-
 
 def start(folder: str) -> None:
-    """Watch this process, with the settings in the folder's `watch.json`."""
-    global _current
+    """Watch this process, with the settings in the folder's `watch.json`, and start to write its file."""
     with open(os.path.join(folder, "watch.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    _current = Process(folder, config)
-    _current.begin()
+        process = Process(folder, json.load(file))
+    if process.watch():
+        process.write_at_the_end()
+    process.write()
 
 
 class Process:
@@ -40,12 +39,6 @@ class Process:
         self.wrote_at, self.wrote_s = 0.0, 0.0
         self.is_fork = False
         self.group: dict = {}
-
-    def begin(self) -> None:
-        """Watch, and start to write the file."""
-        if self.watch():
-            self._write_at_the_end()
-        self.write()
 
     def watch(self) -> bool:
         """Install the wrappers if torch is new enough."""
@@ -67,15 +60,13 @@ class Process:
         if is_late or self.watcher.count == 1:
             self.write()
 
-    def _write_at_the_end(self) -> None:
+    def write_at_the_end(self) -> None:
         atexit.register(self.finish)
         os.register_at_fork(after_in_child=self._forked)
         for name in ("_exit", "execv", "execve"):
             setattr(os, name, self._ending(getattr(os, name)))
 
     def _ending(self, original: Any) -> Any:
-        import functools
-
         @functools.wraps(original)
         def end(*args: Any) -> Any:
             self.finish()

@@ -117,10 +117,6 @@ class Scheduler:
         self.early: Optional[int] = None
         self.steps = 0
 
-    def epoch(self) -> int:
-        """Return how often the scheduler has changed the rates; -1 if it is gone."""
-        return int(getattr(self.ref(), "last_epoch", -1) or 0)
-
     def look(self, known: Any) -> None:
         """Read the scheduler's own count before a step of an optimizer."""
         scheduler = self.ref()
@@ -278,14 +274,6 @@ class Program:
             chosen = tuple(slice(None) if is_along else coordinate[dim] for dim, is_along in enumerate(along))
             kept = " ".join(name for name, is_along in zip(names, along) if is_along)
             self.group(known, role, kept, mesh.mesh[chosen].flatten().tolist())
-
-    def unowned(self) -> list:
-        """Return trainable parameters of modules that belong to no optimizer."""
-        return [each for each in self.parameters if not each.optimizers and each.requires_grad and each.owner]
-
-    def modes(self) -> list:
-        """Return whether each living module with dropout or batch norm is in training mode."""
-        return [(id(module), module.training) for ref in self.droppers if (module := ref()) is not None]
 
 
 def named_ranks(ranks: Any) -> str:

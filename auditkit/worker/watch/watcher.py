@@ -124,12 +124,9 @@ class Watcher:
 
     def modes(self) -> None:
         """Record modules with dropout or batch norm that were trained before and are in eval mode in this backward."""
-        evaluating = []
-        for key, training in self.program.modes():
-            if training:
-                self.trained.add(key)
-            elif key in self.trained and key in self.ran:
-                evaluating.append(key)
+        there = [module for ref in self.program.droppers if (module := ref()) is not None]
+        self.trained |= {id(module) for module in there if module.training}
+        evaluating = {id(module) for module in there if not module.training} & self.trained & self.ran.keys()
         if evaluating:
             self.evaluated.append([self.count, len(evaluating), list(where())])
 
@@ -376,12 +373,12 @@ class Watcher:
         self._new_turn()
 
     def _unowned(self) -> None:
-        """Record which parameters without optimizer have gradients, and whether their values change."""
-        there = [(each, each.ref()) for each in self.program.unowned()[:2000]]
-        there = [(each, tensor) for each, tensor in there if tensor is not None and tensor.grad is not None]
+        """Record which trainable parameters without optimizer have gradients, and whether their values change."""
+        known = [each for each in self.program.parameters if not each.optimizers and each.requires_grad and each.owner]
+        there = {each: each.ref() for each in known[:2000] if getattr(each.ref(), "grad", None) is not None}
         with quietly():
-            found = read_all([tensor for _, tensor in there])
-        for (each, _), now in zip(there, found):
+            found = read_all([*there.values()])
+        for each, now in zip(there, found):
             owner = each.owner()
             # A model that is not in use keeps its last gradients.
             if now is not None and not (self.ran and id(owner) not in self.ran):

@@ -421,20 +421,17 @@ _Digests = dict[int, list[Any]]  # by rank: a digest of all gradients, one of al
 def replicas_drift(run: Recording) -> Iterator[Broken]:
     compared = False
     for job in run.jobs():
-        processes = {process.rank: process for process in job}
         equal_at: dict[_Group, int] = {}
-        first: dict[_Group, tuple[int, int, list[_Digests]]] = {}
+        differ: dict[_Group, list[tuple[int, _Digests]]] = defaultdict(list)
         for (step, optimizer, key), ranks in sorted(_replicas(job).items()):
             compared = compared or len(ranks) > 1
             group = (key, optimizer)
-            if group in first:
-                first[group][2].append(ranks)
-            elif len(ranks) > 1 and any(_odd(ranks, column) for column in (0, 1)):
-                first[group] = (equal_at.get(group, -1) + 1, step, [ranks])
+            if group in differ or _odd(ranks, 0) or _odd(ranks, 1):
+                differ[group].append((step, ranks))
             else:
                 equal_at[group] = step
-        for group, (since, step, digests) in first.items():
-            yield _drift(processes, group, since, step, digests)
+        for group, found in differ.items():
+            yield _drift({process.rank: process for process in job}, group, equal_at.get(group, -1) + 1, found)
     if not compared:
         alone = run.world == 1
         raise NotShown("one process trained" if alone else "no DDP, DTensor or device mesh shows what is replicated")
@@ -453,21 +450,19 @@ def _replicas(job: list[Process]) -> dict[tuple[int, int, str], _Digests]:
     return groups
 
 
-def _drift(processes: dict[int, Process], group: _Group, since: int, step: int, digests: list[_Digests]) -> Broken:
+def _drift(processes: dict[int, Process], group: _Group, since: int, found: list[tuple[int, _Digests]]) -> Broken:
     """The finding about one group, from its digests in the first step that differs and in all later ones."""
-    (key, optimizer), ranks = group, digests[0]
+    (key, optimizer), (step, ranks) = group, found[0]
     column = 0 if _odd(ranks, 0) else 1
     odd = _odd(ranks, column)
     process = processes[min(ranks)]
     what = ("gradients differ before the step", "values differ after the step")[column]
-    turns = [turn for turn in process.turns_of(optimizer) if turn["step"] == step]
-    place = _backward(turns) if column == 0 else _step(process, [optimizer])
-    clips = {rank: _clips_at(each, step, optimizer) for rank, each in processes.items()}
-    clipping = [found[0] for found in clips.values() if found]
-    if column == 0 and clipping and len(clipping) < len(clips):
+    place = _step(process, [optimizer]) if column else _backward(process.turns_of(optimizer, step))
+    clipping = [clips[0] for each in processes.values() if (clips := _clips_at(each, step, optimizer))]
+    if column == 0 and 0 < len(clipping) < len(processes):
         place, what = _place(clipping[0]["at"]), f"{what}: not every rank clips"
     # With many ranks, only some steps have the digests of each parameter.
-    named = next((found for each in digests if (found := _different(each, column + 1))), [])
+    named = next((differing for _, each in found if (differing := _different(each, column + 1))), [])
     names = _names(process, named) if named else "some parameters"
     among = f"between ranks {sorted(ranks)} ({key})" if len(ranks) <= _FEW_RANKS else f"in {key}"
     where = f", on {named_ranks(odd)} only" if len(odd) < len(ranks) else ""
@@ -495,7 +490,7 @@ def _odd(ranks: _Digests, column: int) -> list[int]:
 
 
 def _clips_at(process: Process, step: int, optimizer: int) -> list[Any]:
-    return [clip for turn in process.turns_of(optimizer) if turn["step"] == step for clip in turn["clips"]]
+    return [clip for turn in process.turns_of(optimizer, step) for clip in turn["clips"]]
 
 
 def _different(ranks: _Digests, column: int) -> list[int]:
@@ -508,18 +503,15 @@ def _share_data(run: Recording) -> Iterator[Broken]:
     shown = False
     for job in run.jobs():
         for kind, group, optimizer in sorted(_groups_of_ranks(job)):
-            members = [process for process in job if process.rank in group]
-            inputs = [
-                {turn["step"]: turn["inputs"] for turn in each.turns_of(optimizer) if turn["inputs"]}
-                for each in members
-            ]
+            members = [process.turns_of(optimizer) for process in job if process.rank in group]
+            inputs = [{turn["step"]: turn["inputs"] for turn in turns if turn["inputs"]} for turns in members]
             common = sorted(set.intersection(*map(set, inputs))) if len(inputs) > 1 else []
             if len(common) < 3:
                 continue
             shown = True
             distinct = [len({each[step] for each in inputs}) for step in common]
             varies = len({each[step] for each in inputs for step in common}) > 1
-            ranks, place = tuple(sorted(group)), _backward(members[0].turns_of(optimizer))
+            ranks, place = tuple(sorted(group)), _backward(members[0])
             if kind == "dp" and varies and all(count < len(inputs) for count in distinct):
                 message = (
                     f"ranks {list(ranks)} train on equal inputs in all {len(common)} inspected steps: "
@@ -583,20 +575,21 @@ def _resume(process: Process) -> Iterator[Broken]:
     for load in loads:
         place, step, file = _place(load["at"]), load["step"], load["path"].rpartition("/")[2] or "the checkpoint"
         after = "at the first step after its load"
-        found: list[tuple[Severity, str, str]] = []
+
+        def broken(severity: Severity, what: str, message: str) -> Broken:
+            return Broken(severity, message, place, step, f"{file} {what}")  # noqa: B023
+
         for state in load["weights"]:
             matched = state["equal"] + state["differ"]
             if state["differ"] and (load["holds_optimizer"] or state["differ"] > 0.8 * (matched + state["absent"])):
-                shown = ", ".join(state["different"][:_NAMED])
-                found.append(
-                    (P0, "weights", f"{state['differ']} of {matched} parameters differ from {file} {after}: {shown}")
-                )
+                message = f"{state['differ']} of {matched} parameters differ from {file} {after}: "
+                yield broken(P0, "weights", message + ", ".join(state["different"][:_NAMED]))
             elif state["renamed"] and not matched:
-                found.append((P0, "names", f"nothing of {file} is in the model {after}: the names differ by a prefix"))
+                yield broken(P0, "names", f"nothing of {file} is in the model {after}: the names differ by a prefix")
         for state in load["optimizers"]:
             if state["matches"] and state["different"]:
                 message = f"the optimizer's state differs from {file} in {state['different']} tensors {after}"
-                found.append((P0, "optimizer", message))
+                yield broken(P0, "optimizer", message)
         together = [state for each in loads if each["step"] == step for state in each["optimizers"]]
         if any(state["matches"] and state["equal"] and not state["different"] for state in together):
             at = max(load["schedulers"], default=0)
@@ -604,40 +597,36 @@ def _resume(process: Process) -> Iterator[Broken]:
             if load["fresh_schedulers"] and (at or scheduled):
                 held = f"its step {at}" if at else "the rates of a schedule on its way, and not the scheduler"
                 message = f"the optimizer is resumed and {load['fresh_schedulers'][0]} begins anew: {file} holds {held}"
-                found.append((P1, "scheduler", message))
+                yield broken(P1, "scheduler", message)
             if load["random"]:
                 whose = ", ".join(load["random"])
                 message = f"{file} holds a random state of {whose}, and nothing restored it before the first step"
-                found.append((P2, "random", message))
-        for severity, what, message in found:
-            yield Broken(severity, message, place, step, f"{file} {what}")
+                yield broken(P2, "random", message)
 
 
 def _logged_norm(run: Recording) -> Iterator[Broken]:
-    returned = False
-    for job in run.jobs():
-        processes = {process.rank: process for process in job}
-        for process in job:
-            wrong: list[Broken] = []
-            for turn, clip in ((each, clip) for each in process.turns for clip in each["clips"]):
-                if clip["returned"] is None or clip["kind"] != 2.0 or not clip["before"]:
-                    continue
-                true = _whole_norm(processes, process.rank, turn, clip) if clip["shards"] else clip["before"]
-                if true is None:
-                    continue
-                returned = True
-                off = abs(clip["returned"] - true) / true if math.isfinite(true) else 0.0
-                if not off <= _TOLERANCE:
-                    over = "over all ranks that hold their shards is" if clip["shards"] else "is"
-                    text = f"clip_grad_norm_ returned {clip['returned']:.4g}, and the norm of its gradients {over} "
-                    text += f"{true:.4g}"
-                    measured, ranks = (("norm_error", off, "ratio"),), (process.rank,)
-                    wrong.append(Broken(P1, text, _place(clip["at"]), turn["step"], "", ranks, measured))
-            yield from wrong[:1]
-    collected = [(process, each) for process in run.trained for each in process.data.get("recorded", ())]
-    for process, each in collected:
-        yield from _collected(process, each)
-    if not returned and not any(each.get("returned") for _, each in collected):
+    shown = False
+    for process, processes in ((each, {one.rank: one for one in job}) for job in run.jobs() for each in job):
+        wrong: list[Broken] = []
+        for turn, clip in ((each, clip) for each in process.turns for clip in each["clips"]):
+            if clip["returned"] is None or clip["kind"] != 2.0 or not clip["before"]:
+                continue
+            true = _whole_norm(processes, process.rank, turn, clip) if clip["shards"] else clip["before"]
+            if true is None:
+                continue
+            shown = True
+            off = abs(clip["returned"] - true) / true if math.isfinite(true) else 0.0
+            if not off <= _TOLERANCE:
+                over = "over all ranks that hold their shards is" if clip["shards"] else "is"
+                text = f"clip_grad_norm_ returned {clip['returned']:.4g}, and the norm of its gradients {over} "
+                text += f"{true:.4g}"
+                measured, ranks = (("norm_error", off, "ratio"),), (process.rank,)
+                wrong.append(Broken(P1, text, _place(clip["at"]), turn["step"], "", ranks, measured))
+        yield from wrong[:1]
+        for recorded in process.data.get("recorded", ()):
+            shown = shown or bool(recorded.get("returned"))
+            yield from _collected(process, recorded)
+    if not shown:
         raise NotShown("no clip and no collector returned a number as the norm of gradients that are known as a whole")
 
 
@@ -682,16 +671,15 @@ def statistic(returned: dict[str, Any]) -> str:
 
 def _whole_norm(processes: dict[int, Process], rank: int, turn: dict[str, Any], clip: dict[str, Any]) -> float | None:
     """The norm over all ranks, from what each recorded of the same clip; None if one of them did not."""
-    square = 0.0
+    parts = []
     for key, own in clip["shards"].items():
         for other in processes[rank].groups[key] if key else [rank]:
             clips = _clips_at(processes[other], turn["step"], turn["optimizer"]) if other in processes else []
-            same = [each["shards"].get(key) for each in clips if each["at"] == clip["at"]]
-            part = own if other == rank else (same[0] or 0.0) if same else None
-            if part is None:
+            same = [each["shards"].get(key) or 0.0 for each in clips if each["at"] == clip["at"]]
+            if other != rank and not same:
                 return None
-            square += part * part
-    return math.sqrt(square)
+            parts.append(own if other == rank else same[0])
+    return math.hypot(*parts)
 
 
 def _wait(process: Process) -> Iterator[Broken]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from typing import Any, Iterator
 
 import torch
@@ -13,14 +12,7 @@ Place = tuple  # (file, line, function)
 
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_LIBRARIES = tuple(
-    {
-        os.path.abspath(path) + os.sep
-        for key in ("stdlib", "platstdlib", "purelib", "platlib")
-        if (path := sysconfig.get_path(key))
-    }
-    | {os.path.realpath(sysconfig.get_path("stdlib")) + os.sep}
-)
+_STDLIB = tuple(os.path.dirname(path(os.__file__)) + os.sep for path in (os.path.abspath, os.path.realpath))
 _USERS, _LIBRARY, _TORCHS = 0, 1, 2
 _kinds: dict = {}
 NOWHERE = ("", 0, "")
@@ -33,7 +25,7 @@ def _kind(file: str) -> int:
         generated = file.startswith("<") and not file.startswith(("<ipython-input", "<stdin>"))
         if generated or path.startswith((_OWN, _TORCH)):
             kind = _TORCHS
-        elif path.startswith(_LIBRARIES) or "site-packages" in path or "dist-packages" in path:
+        elif path.startswith(_STDLIB) or "site-packages" in path or "dist-packages" in path:
             kind = _LIBRARY
         else:
             kind = _USERS

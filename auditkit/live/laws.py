@@ -539,16 +539,17 @@ def _groups_of_ranks(job: list[Process]) -> set[tuple[str, tuple[int, ...], int]
 
 
 def _weigh_differently(run: Recording) -> Iterator[Broken]:
-    """Compare the losses of one line in one step, of all ranks, whose gradients are equal: the targets weigh alike."""
+    """Compare the losses of one line in one optimizer's step, of all ranks, whose gradients are equal."""
     shown = False
     found: dict[Place, list[tuple[float, int, set[int]]]] = defaultdict(list)
     for job in run.jobs():
-        entries: dict[tuple[int, Place], list[tuple[int, Any]]] = defaultdict(list)
+        entries: dict[tuple[int, int, Place], list[tuple[int, Any]]] = defaultdict(list)
         for process in job:
             for turn in process.turns:
                 for file, line, function, *rest in turn["weights"]:
-                    entries[turn["step"], (file, line, function)].append((process.rank, rest))
-        for (step, place), calls in entries.items():
+                    key = turn["step"], turn["optimizer"], (file, line, function)
+                    entries[key].append((process.rank, rest))
+        for (step, _, place), calls in entries.items():
             shown = shown or len(calls) > 1
             valid, upstream = ([abs(rest[n]) for _, rest in calls] for n in (0, 2))
             if min(valid) and 0 < max(upstream) <= min(upstream) * (1 + _TOLERANCE):

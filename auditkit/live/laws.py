@@ -42,8 +42,8 @@ class NotShown(Exception):
 class Law:
     """One row of the table: `instruments` are those whose failure makes the law an error.
 
-    A law of one process has `of_process`, one that compares processes `of_run`, which raises NotShown. Unless a process
-    passes `shown`, the law does not apply, for the reason `unshown`.
+    A law of one process has `of_process`, one that compares processes `of_run`, which may raise NotShown. Unless a
+    process passes `shown`, the law does not apply, for the reason `unshown`.
     """
 
     id: str
@@ -51,20 +51,17 @@ class Law:
     severity: Severity
     remedy: str
     instruments: tuple[str, ...] = ("step",)
-    of_process: Callable[[Process], Iterable[Broken]] | None = None
+    of_process: Callable[[Process], Iterable[Broken]] = lambda _: ()
     of_run: Callable[[Recording], Iterable[Broken]] = lambda _: ()
     shown: Callable[[Process], Any] = lambda _: True
     unshown: str = ""
 
     def broken(self, run: Recording) -> list[Broken]:
         """Return the violations, the worst first. Raises NotShown."""
-        found = list(self.of_run(run))
-        if self.of_process is not None:
-            if not any(self.shown(process) for process in run.trained):
-                raise NotShown(self.unshown)
-            for process in run.trained:
-                found += (replace(each, ranks=(process.rank,)) for each in self.of_process(process))
-        return merged(found)
+        if not any(self.shown(process) for process in run.trained):
+            raise NotShown(self.unshown)
+        own = (replace(each, ranks=(process.rank,)) for process in run.trained for each in self.of_process(process))
+        return merged([*self.of_run(run), *own])
 
 
 def merged(found: Iterable[Broken]) -> list[Broken]:
@@ -170,8 +167,6 @@ def _misses(process: Process) -> Iterator[Broken]:
 
 
 def _get_no_gradient(run: Recording) -> Iterator[Broken]:
-    if all(process.compiles for process in run.trained):
-        raise NotShown("the program compiles its model, and auditkit puts no wrapper around compiled modules")
     anywhere = {(each["root"], each["name"]) for p in run.trained for each in p.parameters if each["with_gradient"]}
     for process in run.trained:
         if any(_zeroed(turn) for turn in process.turns):
@@ -292,8 +287,13 @@ def _in_turns(*patterns: Callable[[Process, dict[str, Any]], _Said]) -> Callable
     return check
 
 
+def _changing(turn: dict[str, Any], kind: str) -> dict[int, dict[str, Any]]:
+    """The events of a kind that changed gradients, by their position in the turn."""
+    return {n: event for n, event in enumerate(turn["events"]) if event["kind"] == kind and event["changed"]}
+
+
 def _touching(turn: dict[str, Any]) -> list[dict[str, Any]]:
-    return [event for event in turn["events"] if event["kind"] == "backward" and event["changed"]]
+    return [*_changing(turn, "backward").values()]
 
 
 def _stale(_: Process, turn: dict[str, Any]) -> _Said:
@@ -347,7 +347,7 @@ def _lost_batch(_: Process, turn: dict[str, Any]) -> _Said:
 def _acting(turn: dict[str, Any]) -> list[dict[str, Any]]:
     """The clips of a turn that met new gradients."""
     events = turn["events"]
-    first = next((n for n, event in enumerate(events) if event["kind"] == "backward" and event["changed"]), len(events))
+    first = min(_changing(turn, "backward"), default=len(events))
     return [clip for clip in turn["clips"] if clip["position"] > first or not events[clip["position"]]["stale"]]
 
 
@@ -379,14 +379,15 @@ def _partial_clip(process: Process, turn: dict[str, Any]) -> _Said:
 
 def _unbounded(_: Process, turn: dict[str, Any]) -> _Said:
     """A clip by the 2-norm of whole tensors, finite and not unscaled afterwards, that is not what the step meets."""
-    unscaled = [n for n, event in enumerate(turn["events"]) if event["kind"] == "unscale" and event["changed"]]
-    clips = [clip for clip in _acting(turn) if clip["kind"] == 2.0 and clip["mine"] and not clip["shards"]]
+    unscaled = max(_changing(turn, "unscale"), default=-1)
     clips = [
         clip
-        for clip in clips
-        if math.isfinite(clip["before"])
-        and clip["mine"] == clip["tensors"]
-        and not any(n > clip["position"] for n in unscaled)
+        for clip in _acting(turn)
+        if clip["kind"] == 2.0
+        and not clip["shards"]
+        and math.isfinite(clip["before"])
+        and 0 < clip["mine"] == clip["tensors"]
+        and clip["position"] > unscaled
     ]
     if not clips:
         return None
@@ -399,13 +400,9 @@ def _unbounded(_: Process, turn: dict[str, Any]) -> _Said:
     return None
 
 
-def _unscales(turn: dict[str, Any]) -> list[int]:
-    return [n for n, event in enumerate(turn["events"]) if event["kind"] == "unscale" and event["changed"]]
-
-
 def _scaled_clip(_: Process, turn: dict[str, Any]) -> _Said:
     for clip in _acting(turn):
-        if clip["position"] < max(_unscales(turn), default=-1):
+        if clip["position"] < max(_changing(turn, "unscale"), default=-1):
             message = (
                 "the clip meets gradients that still contain the scaler's factor: their norm is "
                 f"{clip['before']:.4g} and the limit {clip['limit']:.4g}. Call scaler.unscale_(optimizer) before it"
@@ -424,20 +421,17 @@ _Digests = dict[int, list[Any]]  # by rank: a digest of all gradients, one of al
 def replicas_drift(run: Recording) -> Iterator[Broken]:
     compared = False
     for job in run.jobs():
-        processes = {process.rank: process for process in job}
         equal_at: dict[_Group, int] = {}
-        first: dict[_Group, tuple[int, int, list[_Digests]]] = {}
+        differ: dict[_Group, list[tuple[int, _Digests]]] = defaultdict(list)
         for (step, optimizer, key), ranks in sorted(_replicas(job).items()):
             compared = compared or len(ranks) > 1
             group = (key, optimizer)
-            if group in first:
-                first[group][2].append(ranks)
-            elif len(ranks) > 1 and any(_odd(ranks, column) for column in (0, 1)):
-                first[group] = (equal_at.get(group, -1) + 1, step, [ranks])
+            if group in differ or _odd(ranks, 0) or _odd(ranks, 1):
+                differ[group].append((step, ranks))
             else:
                 equal_at[group] = step
-        for group, (since, step, digests) in first.items():
-            yield _drift(processes, group, since, step, digests)
+        for group, found in differ.items():
+            yield _drift({process.rank: process for process in job}, group, equal_at.get(group, -1) + 1, found)
     if not compared:
         alone = run.world == 1
         raise NotShown("one process trained" if alone else "no DDP, DTensor or device mesh shows what is replicated")
@@ -456,21 +450,19 @@ def _replicas(job: list[Process]) -> dict[tuple[int, int, str], _Digests]:
     return groups
 
 
-def _drift(processes: dict[int, Process], group: _Group, since: int, step: int, digests: list[_Digests]) -> Broken:
+def _drift(processes: dict[int, Process], group: _Group, since: int, found: list[tuple[int, _Digests]]) -> Broken:
     """The finding about one group, from its digests in the first step that differs and in all later ones."""
-    (key, optimizer), ranks = group, digests[0]
+    (key, optimizer), (step, ranks) = group, found[0]
     column = 0 if _odd(ranks, 0) else 1
     odd = _odd(ranks, column)
     process = processes[min(ranks)]
     what = ("gradients differ before the step", "values differ after the step")[column]
-    turns = [turn for turn in process.turns_of(optimizer) if turn["step"] == step]
-    place = _backward(turns) if column == 0 else _step(process, [optimizer])
-    clips = {rank: _clips_at(each, step, optimizer) for rank, each in processes.items()}
-    clipping = [found[0] for found in clips.values() if found]
-    if column == 0 and clipping and len(clipping) < len(clips):
+    place = _step(process, [optimizer]) if column else _backward(process.turns_of(optimizer, step))
+    clipping = [clips[0] for each in processes.values() if (clips := _clips_at(each, step, optimizer))]
+    if column == 0 and 0 < len(clipping) < len(processes):
         place, what = _place(clipping[0]["at"]), f"{what}: not every rank clips"
     # With many ranks, only some steps have the digests of each parameter.
-    named = next((found for each in digests if (found := _different(each, column + 1))), [])
+    named = next((differing for _, each in found if (differing := _different(each, column + 1))), [])
     names = _names(process, named) if named else "some parameters"
     among = f"between ranks {sorted(ranks)} ({key})" if len(ranks) <= _FEW_RANKS else f"in {key}"
     where = f", on {named_ranks(odd)} only" if len(odd) < len(ranks) else ""
@@ -498,7 +490,7 @@ def _odd(ranks: _Digests, column: int) -> list[int]:
 
 
 def _clips_at(process: Process, step: int, optimizer: int) -> list[Any]:
-    return [clip for turn in process.turns_of(optimizer) if turn["step"] == step for clip in turn["clips"]]
+    return [clip for turn in process.turns_of(optimizer, step) for clip in turn["clips"]]
 
 
 def _different(ranks: _Digests, column: int) -> list[int]:
@@ -511,18 +503,15 @@ def _share_data(run: Recording) -> Iterator[Broken]:
     shown = False
     for job in run.jobs():
         for kind, group, optimizer in sorted(_groups_of_ranks(job)):
-            members = [process for process in job if process.rank in group]
-            inputs = [
-                {turn["step"]: turn["inputs"] for turn in each.turns_of(optimizer) if turn["inputs"]}
-                for each in members
-            ]
+            members = [process.turns_of(optimizer) for process in job if process.rank in group]
+            inputs = [{turn["step"]: turn["inputs"] for turn in turns if turn["inputs"]} for turns in members]
             common = sorted(set.intersection(*map(set, inputs))) if len(inputs) > 1 else []
             if len(common) < 3:
                 continue
             shown = True
             distinct = [len({each[step] for each in inputs}) for step in common]
             varies = len({each[step] for each in inputs for step in common}) > 1
-            ranks, place = tuple(sorted(group)), _backward(members[0].turns_of(optimizer))
+            ranks, place = tuple(sorted(group)), _backward(members[0])
             if kind == "dp" and varies and all(count < len(inputs) for count in distinct):
                 message = (
                     f"ranks {list(ranks)} train on equal inputs in all {len(common)} inspected steps: "
@@ -550,16 +539,17 @@ def _groups_of_ranks(job: list[Process]) -> set[tuple[str, tuple[int, ...], int]
 
 
 def _weigh_differently(run: Recording) -> Iterator[Broken]:
-    """Compare the losses of one line in one step, of all ranks, whose gradients are equal: the targets weigh alike."""
+    """Compare the losses of one line in one optimizer's step, of all ranks, whose gradients are equal."""
     shown = False
     found: dict[Place, list[tuple[float, int, set[int]]]] = defaultdict(list)
     for job in run.jobs():
-        entries: dict[tuple[int, Place], list[tuple[int, Any]]] = defaultdict(list)
+        entries: dict[tuple[int, int, Place], list[tuple[int, Any]]] = defaultdict(list)
         for process in job:
             for turn in process.turns:
                 for file, line, function, *rest in turn["weights"]:
-                    entries[turn["step"], (file, line, function)].append((process.rank, rest))
-        for (step, place), calls in entries.items():
+                    key = turn["step"], turn["optimizer"], (file, line, function)
+                    entries[key].append((process.rank, rest))
+        for (step, _, place), calls in entries.items():
             shown = shown or len(calls) > 1
             valid, upstream = ([abs(rest[n]) for _, rest in calls] for n in (0, 2))
             if min(valid) and 0 < max(upstream) <= min(upstream) * (1 + _TOLERANCE):
@@ -586,20 +576,21 @@ def _resume(process: Process) -> Iterator[Broken]:
     for load in loads:
         place, step, file = _place(load["at"]), load["step"], load["path"].rpartition("/")[2] or "the checkpoint"
         after = "at the first step after its load"
-        found: list[tuple[Severity, str, str]] = []
+
+        def broken(severity: Severity, what: str, message: str) -> Broken:
+            return Broken(severity, message, place, step, f"{file} {what}")  # noqa: B023
+
         for state in load["weights"]:
             matched = state["equal"] + state["differ"]
             if state["differ"] and (load["holds_optimizer"] or state["differ"] > 0.8 * (matched + state["absent"])):
-                shown = ", ".join(state["different"][:_NAMED])
-                found.append(
-                    (P0, "weights", f"{state['differ']} of {matched} parameters differ from {file} {after}: {shown}")
-                )
+                message = f"{state['differ']} of {matched} parameters differ from {file} {after}: "
+                yield broken(P0, "weights", message + ", ".join(state["different"][:_NAMED]))
             elif state["renamed"] and not matched:
-                found.append((P0, "names", f"nothing of {file} is in the model {after}: the names differ by a prefix"))
+                yield broken(P0, "names", f"nothing of {file} is in the model {after}: the names differ by a prefix")
         for state in load["optimizers"]:
             if state["matches"] and state["different"]:
                 message = f"the optimizer's state differs from {file} in {state['different']} tensors {after}"
-                found.append((P0, "optimizer", message))
+                yield broken(P0, "optimizer", message)
         together = [state for each in loads if each["step"] == step for state in each["optimizers"]]
         if any(state["matches"] and state["equal"] and not state["different"] for state in together):
             at = max(load["schedulers"], default=0)
@@ -607,40 +598,36 @@ def _resume(process: Process) -> Iterator[Broken]:
             if load["fresh_schedulers"] and (at or scheduled):
                 held = f"its step {at}" if at else "the rates of a schedule on its way, and not the scheduler"
                 message = f"the optimizer is resumed and {load['fresh_schedulers'][0]} begins anew: {file} holds {held}"
-                found.append((P1, "scheduler", message))
+                yield broken(P1, "scheduler", message)
             if load["random"]:
                 whose = ", ".join(load["random"])
                 message = f"{file} holds a random state of {whose}, and nothing restored it before the first step"
-                found.append((P2, "random", message))
-        for severity, what, message in found:
-            yield Broken(severity, message, place, step, f"{file} {what}")
+                yield broken(P2, "random", message)
 
 
 def _logged_norm(run: Recording) -> Iterator[Broken]:
-    returned = False
-    for job in run.jobs():
-        processes = {process.rank: process for process in job}
-        for process in job:
-            wrong: list[Broken] = []
-            for turn, clip in ((each, clip) for each in process.turns for clip in each["clips"]):
-                if clip["returned"] is None or clip["kind"] != 2.0 or not clip["before"]:
-                    continue
-                true = _whole_norm(processes, process.rank, turn, clip) if clip["shards"] else clip["before"]
-                if true is None:
-                    continue
-                returned = True
-                off = abs(clip["returned"] - true) / true if math.isfinite(true) else 0.0
-                if not off <= _TOLERANCE:
-                    over = "over all ranks that hold their shards is" if clip["shards"] else "is"
-                    text = f"clip_grad_norm_ returned {clip['returned']:.4g}, and the norm of its gradients {over} "
-                    text += f"{true:.4g}"
-                    measured, ranks = (("norm_error", off, "ratio"),), (process.rank,)
-                    wrong.append(Broken(P1, text, _place(clip["at"]), turn["step"], "", ranks, measured))
-            yield from wrong[:1]
-    collected = [(process, each) for process in run.trained for each in process.data.get("recorded", ())]
-    for process, each in collected:
-        yield from _collected(process, each)
-    if not returned and not any(each.get("returned") for _, each in collected):
+    shown = False
+    for process, processes in ((each, {one.rank: one for one in job}) for job in run.jobs() for each in job):
+        wrong: list[Broken] = []
+        for turn, clip in ((each, clip) for each in process.turns for clip in each["clips"]):
+            if clip["returned"] is None or clip["kind"] != 2.0 or not clip["before"]:
+                continue
+            true = _whole_norm(processes, process.rank, turn, clip) if clip["shards"] else clip["before"]
+            if true is None:
+                continue
+            shown = True
+            off = abs(clip["returned"] - true) / true if math.isfinite(true) else 0.0
+            if not off <= _TOLERANCE:
+                over = "over all ranks that hold their shards is" if clip["shards"] else "is"
+                text = f"clip_grad_norm_ returned {clip['returned']:.4g}, and the norm of its gradients {over} "
+                text += f"{true:.4g}"
+                measured, ranks = (("norm_error", off, "ratio"),), (process.rank,)
+                wrong.append(Broken(P1, text, _place(clip["at"]), turn["step"], "", ranks, measured))
+        yield from wrong[:1]
+        for recorded in process.data.get("recorded", ()):
+            shown = shown or bool(recorded.get("returned"))
+            yield from _collected(process, recorded)
+    if not shown:
         raise NotShown("no clip and no collector returned a number as the norm of gradients that are known as a whole")
 
 
@@ -685,16 +672,15 @@ def statistic(returned: dict[str, Any]) -> str:
 
 def _whole_norm(processes: dict[int, Process], rank: int, turn: dict[str, Any], clip: dict[str, Any]) -> float | None:
     """The norm over all ranks, from what each recorded of the same clip; None if one of them did not."""
-    square = 0.0
+    parts = []
     for key, own in clip["shards"].items():
         for other in processes[rank].groups[key] if key else [rank]:
             clips = _clips_at(processes[other], turn["step"], turn["optimizer"]) if other in processes else []
-            same = [each["shards"].get(key) for each in clips if each["at"] == clip["at"]]
-            part = own if other == rank else (same[0] or 0.0) if same else None
-            if part is None:
+            same = [each["shards"].get(key) or 0.0 for each in clips if each["at"] == clip["at"]]
+            if other != rank and not same:
                 return None
-            square += part * part
-    return math.sqrt(square)
+            parts.append(own if other == rank else same[0])
+    return math.hypot(*parts)
 
 
 def _wait(process: Process) -> Iterator[Broken]:
@@ -788,7 +774,8 @@ LAWS = (
         shown=lambda process: process.checkpoints["loads"], unshown="no step followed a torch.load of a checkpoint"),
     Law("parameters_get_no_gradient", "Trained parameters get no gradient", P1,
         "Remove the detach or no_grad between these modules and the loss, or freeze them", ("step", "modules"),
-        of_run=_get_no_gradient),
+        of_run=_get_no_gradient, shown=lambda process: not process.compiles,
+        unshown="the program compiles its model, and auditkit puts no wrapper around compiled modules"),
     Law("frozen_parameters_move", "Frozen parameters change in a step", P1,
         "Set their .grad to None when freezing, or keep them out of the optimizer", of_process=_frozen_move,
         shown=lambda process: process.unfrozen or _where(process, lambda p: not p["requires_grad"] and p["optimizers"]),
@@ -800,7 +787,7 @@ LAWS = (
         unshown="the program calls no clip_grad_norm_ or clip_grad_value_"),
     Law("clip_on_scaled_gradients", "A clip meets gradients with a scaler's factor", P1,
         "Call scaler.unscale_(optimizer) before the clip", ("step", "events"), _in_turns(_scaled_clip),
-        shown=lambda process: any(_unscales(turn) for turns in _whole(process) for turn in turns),
+        shown=lambda process: any(_changing(turn, "unscale") for turns in _whole(process) for turn in turns),
         unshown="no scaler unscaled a gradient"),
     Law("nonfinite_step_is_applied", "NaN or inf reaches the weights", P1,
         "Skip steps whose gradient norm is not finite, and go back to the last good checkpoint", of_process=_nonfinite),

@@ -10,10 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from auditkit.files import write_below
 from auditkit.live.recording import Recording
 from auditkit.model.enums import Contract
-from auditkit.model.runs.recorded import RECORDED_NAME, VERSION, RecordedCall, RecordedRun, written
+from auditkit.model.runs.recorded import VERSION, RecordedCall, RecordedRun
 from auditkit.probing.find.blocks.blocks import Block, function_or_block
 from auditkit.probing.find.library_calls import library_candidates
 from auditkit.probing.find.search import discover
@@ -102,9 +101,3 @@ def _per_step(raw: Mapping[str, Any], steps: int) -> float | None:
     steps_between, turns_between = (last - first for first, last in zip(raw["first"], raw["last"], strict=True))
     between = steps_between or turns_between
     return float((raw["calls"] - 1) / between if between else raw["calls"] / max(1, steps))
-
-
-def write_recorded(run: RecordedRun, root: Path) -> Path:
-    """Write the file at the checkout's root."""
-    write_below(root, RECORDED_NAME, written(run))
-    return root / RECORDED_NAME

@@ -46,8 +46,8 @@ class Process:
         """The optimizers that made an inspected step."""
         return [each for each in self.optimizers if each["inspected"]]
 
-    def turns_of(self, optimizer: int) -> list[dict[str, Any]]:
-        return [turn for turn in self.turns if turn["optimizer"] == optimizer]
+    def turns_of(self, optimizer: int, step: int | None = None) -> list[dict[str, Any]]:
+        return [turn for turn in self.turns if turn["optimizer"] == optimizer and step in (None, turn["step"])]
 
     def name_of(self, index: int) -> str:
         """A parameter's name; one that no module holds is named by its shape."""

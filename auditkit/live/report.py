@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from auditkit.live.laws import LAWS
 from auditkit.live.recording import Recording
 from auditkit.live.watch import Watched, catalog
 from auditkit.model.enums import Outcome, Severity
@@ -19,7 +18,6 @@ from auditkit.reports.sarif import run_sarif
 
 MOST_LINES = 40
 _MOST_MESSAGE = 400
-_REMEDIES = {law.id: law.remedy for law in LAWS}
 
 
 def report(watched: Watched, most_lines: int = MOST_LINES) -> list[str]:
@@ -156,4 +154,4 @@ def _tail(watched: Watched) -> Iterator[str]:
     if findings and findings[0].severity is not Severity.P4:
         first = findings[0]
         place = f" at {first.location.file}:{first.location.line}" if first.location else ""
-        yield f"What to do first: {_REMEDIES[first.probe]}{place}."
+        yield f"What to do first: {catalog()[first.probe].remediation.removesuffix('.')}{place}."

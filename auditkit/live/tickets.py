@@ -11,6 +11,7 @@ from auditkit.live.watch import Watched, catalog, identity
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Finding, ProbeResult
 from auditkit.probing.source.excerpts import cut_excerpt
+from auditkit.probing.source.modules import source_bytes
 from auditkit.probing.source.statements import unit_of
 from auditkit.tickets.filing import FilingOptions, file_findings
 from auditkit.tickets.store import TicketFolder
@@ -38,7 +39,7 @@ def file_tickets(watched: Watched, folder: TicketFolder, command: Sequence[str],
         )
         for result in watched.findings
     ]
-    options = replace(options, source=lambda file: _text(root, file))
+    options = replace(options, source=lambda file: source_bytes(root / file).decode("utf-8", "replace") or None)
     done, notes = file_findings(folder, groups, _absent(watched, folder), options, run.environment)
     results = tuple(
         replace(result, ticket=filed.id, ticket_action=filed.action.value)
@@ -73,13 +74,6 @@ def _from_root(command: Sequence[str], root: Path) -> str:
             word = path.relative_to(root).as_posix() if is_below else word if number else path.name
         words.append(word)
     return shlex.join(words)
-
-
-def _text(root: Path, file: str) -> str | None:
-    try:
-        return (root / file).read_text("utf-8", "replace")
-    except OSError:
-        return None
 
 
 def _absent(watched: Watched, folder: TicketFolder) -> dict[str, ProbeResult]:

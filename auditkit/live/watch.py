@@ -17,15 +17,16 @@ from pathlib import Path
 
 from auditkit import __version__
 from auditkit.errors import AuditkitError, BadInputError, nearest_names
+from auditkit.files import write_below
 from auditkit.git_process import run_git
 from auditkit.live.command import Ended, prepare, run_command
 from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged, named_ranks, replicas_drift, statistic
-from auditkit.live.recorded import find_candidates, recorded_run, write_recorded
+from auditkit.live.recorded import find_candidates, recorded_run
 from auditkit.live.recording import Place, Recording, read_recording
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.recorded import RECORDED_NAME
+from auditkit.model.runs.recorded import RECORDED_NAME, written
 from auditkit.model.runs.run import Environment, ProbeResult, Run, fingerprint
 from auditkit.model.text import counted
 from auditkit.probing.run.recorded_file import recorded_in
@@ -108,7 +109,7 @@ def watch(
             text += f"beside {kept} of earlier runs, " if kept else ""
             text += "from which auditkit audit builds inputs"
             try:
-                write_recorded(calls, root)
+                write_below(root, RECORDED_NAME, written(calls))
             except (AuditkitError, OSError) as error:  # The report of a long run is worth more.
                 text = f"the functions that the program called were not recorded: {error}"
             recording = replace(recording, reasons=(*recording.reasons, text))

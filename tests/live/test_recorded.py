@@ -309,10 +309,8 @@ def test_the_report_of_a_run_is_there_if_its_recording_cannot_be_written(
     assert "were not recorded" in watched.recording.reasons[0]
 
 
-def test_the_batch_of_a_loader_that_holds_another_one_is_its_batch() -> None:
-    """accelerate's loader iterates over the one that it was made of."""
-    held = DataLoader([1, 2])
-    holder = DataLoader([1, 2])
-    vars(holder)["base_dataloader"] = held
-    node = Encoder(Literals("")).encode(holder)
-    assert (node, id(held)) == open_loaders.pop()
+def test_the_batch_of_a_loader_is_that_of_its_dataset() -> None:
+    """accelerate's loader iterates over the one that it was made of, with the same dataset."""
+    loader = DataLoader([1, 2])
+    node = Encoder(Literals("")).encode(loader)
+    assert (node, id(loader.dataset)) == open_loaders.pop()

@@ -50,8 +50,8 @@ class Checkpoints:
         del self.waiting[:-4]
 
     def random_state_set(self, state: Any) -> None:
-        """Keep the digest of a random state that the program sets, for comparison with loaded files."""
-        if _random_kind(state):
+        """Keep the digest of a random state that the program sets after a load, for comparison with the file."""
+        if self.waiting and _random_kind(state):
             self.restored = [*self.restored[-32:], _digest_of(state)]
 
     def compare(self, known: Any) -> None:
@@ -63,7 +63,7 @@ class Checkpoints:
                 optimizers = [_optimizer(state, known) for state in entry["optimizers"]]
             entry.update(weights=weights, optimizers=optimizers, step=known.steps)
             mine = [each for each in self.program.schedulers if each.optimizer == known.index]
-            entry["fresh_schedulers"] = [each.name for each in mine if each.epoch() == 0]
+            entry["fresh_schedulers"] = [each.name for each in mine if not getattr(each.ref(), "last_epoch", -1)]
             restored = {kind for kind, digest in entry["random"] if digest in self.restored}
             entry["random"] = sorted({kind for kind, _ in entry["random"]} - restored)
             self.loads.append(entry)

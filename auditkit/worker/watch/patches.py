@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from .places import where
 from .readings import norms, quietly
+from .recorder import put
 from .watcher import Watcher
 
 _READS = ("item", "tolist", "cpu", "numpy", "__float__", "__int__", "__bool__")
@@ -34,20 +35,19 @@ class Patches:
         """Wrap the functions called between steps, and hook the steps."""
         _run_as_it_is(self._before)
         _run_as_it_is(self._after)
-        _run_as_it_is(self._event, True)
-        watcher = self.watcher
+        _run_as_it_is(self._event)
+        _run_as_it_is(self.watcher.instrument, True)
+        watcher, program = self.watcher, self.watcher.program
         optim, clips, scaler = torch.optim, torch.nn.utils.clip_grad, torch.amp.grad_scaler.GradScaler
         self._wrap(torch.autograd, "backward", self._backward)
         for name in ("clip_grad_norm_", "clip_grad_value_"):
             self._put(torch.nn.utils, name, self._wrap(clips, name, self._clip))
         for owner in (optim.Optimizer, torch.nn.Module):
-            self._wrap(owner, "zero_grad", self._recorded("zero_grad"))
-        self._wrap(scaler, "unscale_", self._recorded("unscale"))
+            self._wrap(owner, "zero_grad", self._zero_grad)
+        self._wrap(scaler, "unscale_", self._unscale)
         self._wrap(scaler, "step", self._scaler_step)
-        for name in ("__init__", "__setstate__"):
-            self._wrap(torch.nn.Module, name, self._made)
-        self._wrap(optim.Optimizer, "__init__", self._placed("optimizer"))
-        self._wrap(optim.lr_scheduler.LRScheduler, "__init__", self._placed("scheduler"))
+        self._wrap(optim.Optimizer, "__init__", self._then(self._made(program.optimizer)))
+        self._wrap(optim.lr_scheduler.LRScheduler, "__init__", self._then(self._made(program.scheduler)))
         self._wrap(torch.nn.functional, "cross_entropy", self._then(self._weigh, in_turns=True))
         save, load, set_state = (self._then(each) for each in (self._saved, self._loaded, self._random_state_set))
         self._wrap(torch, "save", save)
@@ -62,8 +62,11 @@ class Patches:
             self._wrap(safetensors, "save_file", save)
             self._wrap(safetensors, "load_file", load)
         self._wrap(torch, "compile", self._compile)
+        # Inspect the step after an evaluation, and the first one of an epoch.
         self._wrap(torch.nn.Module, "eval", self._then(lambda *_: watcher.watch_next()))
-        self._wrap(torch.utils.data.DataLoader, "__iter__", self._then(self._iterates))
+        loader: Any = torch.utils.data.dataloader
+        self._wrap(loader.DataLoader, "__iter__", self._then(lambda *_: watcher.watch_next()))
+        self._wrap(loader._BaseDataLoaderIter, "__next__", self._then(self._batch, in_turns=True))
         hooks = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
         self.undone.extend(hook.remove for hook in hooks)
         watcher.switch = self._switch
@@ -85,26 +88,23 @@ class Patches:
                     if getattr(module, "__dict__", {}).get(name) is wrapped.__wrapped__:
                         self._put(module, name, wrapped)
 
-    def _wrap(self, owner: Any, name: str, make: Callable) -> Any:
+    def _wrap(self, owner: Any, name: str, around: Callable) -> Any:
+        """Replace a function by one that calls `around` with the original and its arguments, unless torch compiles."""
         original = getattr(owner, name)
-        wrapped = make(original)
-        functools.update_wrapper(wrapped, original)
-        _run_as_it_is(wrapped)
-        self._put(owner, name, wrapped)
-        return wrapped
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if _compiles():
+                return original(*args, **kwargs)
+            return around(original, *args, **kwargs)
+
+        _run_as_it_is(call)
+        _run_as_it_is(around)
+        self._put(owner, name, call)
+        return call
 
     def _put(self, owner: Any, name: str, value: Any) -> None:
-        had, original = name in vars(owner), getattr(owner, name)
-        setattr(owner, name, value)
-
-        def undo() -> None:
-            if vars(owner).get(name) is value:
-                if had:
-                    setattr(owner, name, original)
-                else:
-                    delattr(owner, name)
-
-        self.undone.append(undo)
+        self.undone.append(put(owner, name, value))
 
     # Only in inspected turns, and never in a program that compiles: a compiled function must not contain them.
 
@@ -126,181 +126,126 @@ class Patches:
             undo()
         self.turn_patches = []
 
-    def _call(self, original: Callable) -> Callable:
+    def _call(self, original: Callable, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         watcher = self.watcher
-
-        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if _compiles():
-                return original(module, *args, **kwargs)
-            watcher.guarded("modules", lambda: watcher.called(module, args, kwargs))
-            watcher.depth += 1
-            try:
-                return original(module, *args, **kwargs)
-            finally:
-                watcher.depth -= 1
-
-        return __call__
-
-    def _read(self, original: Callable) -> Callable:
-        watcher = self.watcher
-
-        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if watcher.reading or watcher.in_read or not watcher.recording or _compiles():
-                return original(tensor, *args, **kwargs)
-            watcher.in_read = True
-            try:
-                watcher.guarded("reads", lambda: watcher.read(tensor))
-                self._look()
-                return original(tensor, *args, **kwargs)
-            finally:
-                watcher.in_read = False
-
-        return read
-
-    def _event(self, work: Callable[[], Any], instrument: str = "events") -> Any:
-        """Run an instrument without counting its own reads; torch.compile skips all frames inside."""
-        watcher = self.watcher
-        watcher.reading += 1
+        watcher.guarded("modules", lambda: watcher.called(module, args, kwargs))
+        watcher.depth += 1
         try:
-            # Most steps are not inspected, and have no time to measure.
-            return watcher.guarded(instrument, work if instrument == "step" else lambda: watcher._timed(work))
+            return original(module, *args, **kwargs)
         finally:
-            watcher.reading -= 1
+            watcher.depth -= 1
 
-    def _backward(self, original: Callable) -> Callable:
+    def _read(self, original: Callable, tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
+        watcher = self.watcher
+        if watcher.reading or watcher.in_read or not watcher.recording:
+            return original(tensor, *args, **kwargs)
+        watcher.in_read = True
+        try:
+            watcher.guarded("reads", lambda: watcher.read(tensor))
+            self._look()
+            return original(tensor, *args, **kwargs)
+        finally:
+            watcher.in_read = False
+
+    # Events.
+
+    def _event(
+        self, kind: str, original: Callable, args: tuple, kwargs: dict, details: Callable[[], dict] = dict
+    ) -> Any:
+        """Call a function; in an inspected step, record the gradients before and after it."""
+        watcher = self.watcher
+        if not watcher.recording:
+            return original(*args, **kwargs)
+        place = where()
+        begun = watcher.instrument("events", lambda: {**details(), "before": watcher.gradients()})
+        result = original(*args, **kwargs)
+        if begun is not None:
+            watcher.instrument("events", lambda: watcher.happened(kind, place, returned=result, **begun))
+        return result
+
+    def _zero_grad(self, original: Callable, /, *args: Any, **kwargs: Any) -> Any:
+        return self._event("zero_grad", original, args, kwargs)
+
+    def _unscale(self, original: Callable, /, *args: Any, **kwargs: Any) -> Any:
+        return self._event("unscale", original, args, kwargs)
+
+    def _backward(self, original: Callable, /, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         watcher = self.watcher
 
-        def details(*_: Any, **__: Any) -> dict:
-            if watcher.recorder is not None:
-                watcher.guarded("recorded calls", watcher.recorder.find)
-                self._look()
+        def details() -> dict:
+            watcher.guarded("recorded calls", watcher.recorder.find)
+            self._look()
             watcher.backward_begins()
             return {}
 
-        recorded = self._recorded("backward", details)(original)
+        watcher.backwards += 1
+        watcher.guarded("loss", lambda: watcher.look_at_loss(tensors))
+        return self._event("backward", original, (tensors, *args), kwargs, details)
 
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if _compiles():
-                return original(tensors, *args, **kwargs)
-            watcher.backwards += 1
-            watcher.guarded("loss", lambda: watcher.look_at_loss(tensors))
-            return recorded(tensors, *args, **kwargs)
+    def _clip(self, original: Callable, /, *args: Any, **kwargs: Any) -> Any:
+        if not self.watcher.recording:
+            return original(*args, **kwargs)
+        given = dict(inspect.signature(original).bind(*args, **kwargs).arguments)
+        if not isinstance(given["parameters"], (torch.Tensor, list, tuple)):
+            given["parameters"] = list(given["parameters"])
 
-        _run_as_it_is(recorded)
-        return backward
-
-    def _look(self, is_step: bool = False) -> None:
-        """Record the candidates of an audit that are on the stack."""
-        recorder, frame = self.watcher.recorder, sys._getframe(2)
-        if recorder is not None and not recorder.is_inside:
-            self.watcher.guarded("recorded calls", lambda: recorder.look(frame, is_step))
-
-    def _recorded(self, kind: str, details: Callable[..., dict] = lambda *_, **__: {}) -> Callable:
-        """Return a wrapper that records an event with the gradients before and after a call."""
-        watcher = self.watcher
-
-        def make(original: Callable) -> Callable:
-            def call(*args: Any, **kwargs: Any) -> Any:
-                if _compiles() or not watcher.recording:
-                    return original(*args, **kwargs)
-                place = where()
-                begun = self._event(lambda: {**details(*args, **kwargs), "before": watcher.gradients()})
-                result = original(*args, **kwargs)
-                if begun is not None:
-                    self._event(lambda: watcher.happened(kind, place, returned=result, **begun))
-                return result
-
-            return call
-
-        return make
-
-    def _then(self, work: Callable[[Any, tuple, dict], Any], in_turns: bool = False) -> Callable:
-        """Return a wrapper that calls an instrument after a call, always or only in inspected turns."""
-        watcher = self.watcher
-
-        def make(original: Callable) -> Callable:
-            def call(*args: Any, **kwargs: Any) -> Any:
-                result = original(*args, **kwargs)
-                if not _compiles() and (watcher.recording or not in_turns):
-                    self._event(lambda: work(result, args, kwargs))
-                return result
-
-            return call
-
-        return make
-
-    def _clip(self, original: Callable) -> Callable:
-        signature = inspect.signature(original)
-
-        def details(parameters: Any, norm_type: Any = 2.0, **given: Any) -> dict:
+        def details() -> dict:
             self._look()
+            parameters = given["parameters"]
             tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             tensors = [tensor for tensor in tensors if tensor.grad is not None] or tensors
             with quietly():
                 found = norms([tensor.grad for tensor in tensors if tensor.grad is not None])
             ids = [self.watcher.program.parameter(tensor).index for tensor in tensors]
-            is_norm = "max_norm" in given
-            limit, kind = (given["max_norm"], float(norm_type)) if is_norm else (given["clip_value"], "value")
-            return {"norms": found, "limit": float(limit), "norm_type": kind, "ids": ids}
+            kind = float(given.get("norm_type", 2.0)) if "max_norm" in given else "value"
+            limit = float(given["max_norm"] if "max_norm" in given else given["clip_value"])
+            return {"norms": found, "limit": limit, "norm_type": kind, "ids": ids}
 
-        recorded = self._recorded("clip", details)(original)
+        return self._event("clip", original, (), given, details)
 
-        def clip(*args: Any, **kwargs: Any) -> Any:
-            if not self.watcher.recording or _compiles():
-                return original(*args, **kwargs)
-            given = dict(signature.bind(*args, **kwargs).arguments)
-            if not isinstance(given["parameters"], (torch.Tensor, list, tuple)):
-                given["parameters"] = list(given["parameters"])
-            return recorded(**given)
+    def _scaler_step(self, original: Callable, scaler: Any, optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
+        watcher = self.watcher
+        known = watcher.guarded("scaler", lambda: watcher.program.optimizer(optimizer)) if scaler.is_enabled() else None
+        steps = known.steps if known is not None else 0
+        result = original(scaler, optimizer, *args, **kwargs)
+        if known is not None:
+            known.attempts += 1
+            if known.steps == steps:
+                watcher.instrument("events", lambda: self._skipped(where()))
+        return result
 
-        _run_as_it_is(recorded)
-        return clip
+    def _skipped(self, place: tuple) -> None:
+        self.watcher.watch_next()
+        if self.watcher.recording:
+            self.watcher.happened("skipped", place, self.watcher.gradients())
 
-    def _made(self, original: Callable) -> Callable:
-        program = self.watcher.program
+    def _look(self, is_step: bool = False) -> None:
+        """Record the candidates of an audit that are on the stack."""
+        self.watcher.instrument("recorded calls", lambda: self.watcher.recorder.look(is_step))
 
-        def made(module: Any, *args: Any, **kwargs: Any) -> None:
-            original(module, *args, **kwargs)
-            if not _compiles():
-                program.made(module)
+    # What follows a call.
 
-        return made
-
-    def _placed(self, kind: str) -> Callable:
-        program, watcher = self.watcher.program, self.watcher
-
-        def make(original: Callable) -> Callable:
-            def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-                original(self, *args, **kwargs)
-                if not _compiles():
-                    place = where()
-                    watcher.guarded("objects", lambda: getattr(program, kind)(self, place))
-                    program.placed.append(kind)
-                    if watcher.recorder is not None:
-                        watcher.guarded("recorded calls", lambda: watcher._timed(watcher.recorder.find))
-
-            return __init__
-
-        return make
-
-    def _scaler_step(self, original: Callable) -> Callable:
+    def _then(self, work: Callable[[Any, tuple, dict], Any], in_turns: bool = False) -> Callable:
+        """Return a wrapper that calls an instrument after a call, always or only in inspected turns."""
         watcher = self.watcher
 
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if not scaler.is_enabled():
-                return original(scaler, optimizer, *args, **kwargs)
-            known = watcher.guarded("scaler", lambda: watcher.program.optimizer(optimizer))
-            steps = known.steps if known is not None else 0
-            result = original(scaler, optimizer, *args, **kwargs)
-            if known is not None:
-                known.attempts += 1
-                if known.steps == steps:
-                    self._event(watcher.watch_next)
-                    if watcher.recording:
-                        self._event(lambda: watcher.happened("skipped", where(), watcher.gradients()))
+        def around(original: Callable, /, *args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if watcher.recording or not in_turns:
+                watcher.instrument("events", lambda: work(result, args, kwargs))
             return result
 
-        return step
+        return around
+
+    def _made(self, keep: Callable[[Any, tuple], Any]) -> Callable:
+        watcher = self.watcher
+
+        def work(_: Any, args: tuple, __: dict) -> None:
+            keep(args[0], where())
+            watcher.program.made += 1
+            watcher.guarded("recorded calls", watcher.recorder.find)
+
+        return work
 
     def _weigh(self, loss: Any, args: tuple, kwargs: dict) -> None:
         """Watch the loss of a `cross_entropy` without weights; a sum is its mean times the valid targets."""
@@ -323,36 +268,27 @@ class Patches:
         self.watcher.watch_next()
 
     def _random_state_set(self, _: Any, args: tuple, kwargs: dict) -> None:
-        if self.watcher.checkpoints.waiting:
-            self.watcher.checkpoints.random_state_set([*args, *kwargs.values()][0])
+        self.watcher.checkpoints.random_state_set([*args, *kwargs.values()][0])
 
-    def _iterates(self, iterator: Any, args: tuple, _: dict) -> None:
-        """Inspect the first step of an epoch, and record its first batch."""
-        self.watcher.watch_next()
-        if self.watcher.recorder is not None:
-            self.watcher.guarded("recorded calls", lambda: self.watcher.recorder.iterates(args[0], iterator))
+    def _batch(self, batch: Any, args: tuple, _: dict) -> None:
+        self.watcher.guarded("recorded calls", lambda: self.watcher.recorder.batch(args[0], batch))
 
-    def _compile(self, original: Callable) -> Callable:
+    def _compile(self, original: Callable, /, *args: Any, **kwargs: Any) -> Any:
         watcher = self.watcher
-
-        def compile_(*args: Any, **kwargs: Any) -> Any:
-            target = args[0] if args else kwargs.get("model")
-            owner = getattr(target, "__self__", None)
-            if isinstance(owner, torch.optim.Optimizer):
-                what = "optimizer"
-            elif watcher.guarded("events", lambda: _trains(target), False):
-                what = "training step"
-            else:
-                what = "module" if isinstance(target, torch.nn.Module) else "function"
-            watcher.compiles.append([what, *where()])
-            if watcher.recorder is not None:
-                watcher.guarded("recorded calls", watcher.recorder.remove)
-            if what == "training step":
-                self.remove()  # A wrapper called by compiled code is a graph break.
-            self._close()
-            return original(*args, **kwargs)
-
-        return compile_
+        target = args[0] if args else kwargs.get("model")
+        owner = getattr(target, "__self__", None)
+        if isinstance(owner, torch.optim.Optimizer):
+            what = "optimizer"
+        elif watcher.guarded("events", lambda: _trains(target), False):
+            what = "training step"
+        else:
+            what = "module" if isinstance(target, torch.nn.Module) else "function"
+        watcher.compiles.append([what, *where()])
+        watcher.guarded("recorded calls", watcher.recorder.remove)
+        if what == "training step":
+            self.remove()  # A wrapper called by compiled code is a graph break.
+        self._close()
+        return original(*args, **kwargs)
 
     # A compiled step traces these functions, and sees only a constant.
 
@@ -362,11 +298,11 @@ class Patches:
         watcher = self.watcher
         if watcher.recording:
             self._look(is_step=True)
-        return self._event(lambda: watcher.step_begins(optimizer, args, kwargs), "step")
+        return watcher.instrument("step", lambda: watcher.step_begins(optimizer, args, kwargs))
 
     def _after(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
         if not _compiles():
-            self._event(lambda: self.watcher.step_ended(optimizer), "step")
+            self.watcher.instrument("step", lambda: self.watcher.step_ended(optimizer))
 
 
 def _trains(target: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from typing import Any, Iterator
 
 import torch
@@ -13,14 +12,7 @@ Place = tuple  # (file, line, function)
 
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_LIBRARIES = tuple(
-    {
-        os.path.abspath(path) + os.sep
-        for key in ("stdlib", "platstdlib", "purelib", "platlib")
-        if (path := sysconfig.get_path(key))
-    }
-    | {os.path.realpath(sysconfig.get_path("stdlib")) + os.sep}
-)
+_STDLIB = tuple(os.path.dirname(path(os.__file__)) + os.sep for path in (os.path.abspath, os.path.realpath))
 _USERS, _LIBRARY, _TORCHS = 0, 1, 2
 _kinds: dict = {}
 NOWHERE = ("", 0, "")
@@ -33,7 +25,7 @@ def _kind(file: str) -> int:
         generated = file.startswith("<") and not file.startswith(("<ipython-input", "<stdin>"))
         if generated or path.startswith((_OWN, _TORCH)):
             kind = _TORCHS
-        elif path.startswith(_LIBRARIES) or "site-packages" in path or "dist-packages" in path:
+        elif path.startswith(_STDLIB) or "site-packages" in path or "dist-packages" in path:
             kind = _LIBRARY
         else:
             kind = _USERS
@@ -41,28 +33,29 @@ def _kind(file: str) -> int:
     return kind
 
 
+def frames_of_stack() -> Iterator[Any]:
+    """Yield the frames of the stack, the innermost first."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def where() -> Place:
     """Return the user's file, line and function; a library's line if no frame is the user's."""
-    frame: Any = sys._getframe(1)
     fallback = NOWHERE
-    while frame is not None:
+    for frame in frames_of_stack():
         kind = _kind(frame.f_code.co_filename)
         if kind == _USERS:
             return place_of(frame)
         if kind == _LIBRARY and fallback is NOWHERE and "importlib" not in frame.f_code.co_filename:
             fallback = place_of(frame)
-        frame = frame.f_back
     return fallback
 
 
 def called_from(*parts: str) -> bool:
     """Return whether a frame of the stack is in a file whose path contains one of `parts`."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        if any(part in frame.f_code.co_filename for part in parts):
-            return True
-        frame = frame.f_back
-    return False
+    return any(part in frame.f_code.co_filename for frame in frames_of_stack() for part in parts)
 
 
 def place_of(frame: Any) -> Place:
@@ -73,8 +66,4 @@ def place_of(frame: Any) -> Place:
 
 def user_frames() -> Iterator[Any]:
     """Yield the user's frames on the stack, the innermost first."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if _kind(frame.f_code.co_filename) == _USERS:
-            yield frame
-        frame = frame.f_back
+    return (frame for frame in frames_of_stack() if _kind(frame.f_code.co_filename) == _USERS)

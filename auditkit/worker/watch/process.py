@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import platform
 import socket
 import sys
 import time
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
 VERSION = 1
 _INTERVAL_S, _SHARE = 3.0, 0.003
 
-_current: Optional[Process] = None
-
 
 def start(folder: str) -> None:
-    """Watch this process, with the settings in the folder's `watch.json`."""
-    global _current
+    """Watch this process, with the settings in the folder's `watch.json`, and start to write its file."""
     with open(os.path.join(folder, "watch.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    _current = Process(folder, config)
-    _current.begin()
+        process = Process(folder, json.load(file))
+    if process.watch():
+        process.write_at_the_end()
+    process.write()
 
 
 class Process:
@@ -41,12 +40,6 @@ class Process:
         self.is_fork = False
         self.group: dict = {}
 
-    def begin(self) -> None:
-        """Watch, and start to write the file."""
-        if self.watch():
-            self._write_at_the_end()
-        self.write()
-
     def watch(self) -> bool:
         """Install the wrappers if torch is new enough."""
         if not hasattr(torch, "hash_tensor"):
@@ -55,37 +48,25 @@ class Process:
         from .patches import Patches
         from .watcher import Watcher
 
-        self.watcher = Watcher({**self.config, "sees_all": bool(self.folder)})
+        self.watcher = Watcher(self.config, self.folder and os.path.join(self.folder, "candidates.json"))
         if self.folder:
-            from .recorder import Recorder
-
-            self.watcher.recorder = Recorder(os.path.join(self.folder, "candidates.json"), self.watcher)
-            self.watcher.stop = self._stop
-            self._write_while_running()
+            self.watcher.stop, self.watcher.stepped = self._stop, self._stepped
         self.patches = Patches(self.watcher)
         self.patches.install()
         return True
 
-    def _write_while_running(self) -> None:
-        inner = self.watcher.step_ended
+    def _stepped(self) -> None:
+        is_late = time.monotonic() - self.wrote_at > max(_INTERVAL_S, self.wrote_s / _SHARE)
+        if is_late or self.watcher.count == 1:
+            self.write()
 
-        def step_ended(optimizer: Any) -> None:
-            inner(optimizer)
-            now = time.monotonic()
-            if now - self.wrote_at > max(_INTERVAL_S, self.wrote_s / _SHARE) or self.watcher.count == 1:
-                self.write()
-
-        self.watcher.step_ended = step_ended
-
-    def _write_at_the_end(self) -> None:
+    def write_at_the_end(self) -> None:
         atexit.register(self.finish)
         os.register_at_fork(after_in_child=self._forked)
         for name in ("_exit", "execv", "execve"):
             setattr(os, name, self._ending(getattr(os, name)))
 
     def _ending(self, original: Any) -> Any:
-        import functools
-
         @functools.wraps(original)
         def end(*args: Any) -> Any:
             self.finish()
@@ -134,8 +115,6 @@ class Process:
         if recorded and torch.distributed.is_available() and torch.distributed.is_initialized():
             # A program may end its process group before its last file is written.
             self.group = {"rank": torch.distributed.get_rank(), "world": torch.distributed.get_world_size()}
-        if recorded and self.watcher.recorder is not None:
-            recorded["recorded"] = self.watcher.recorder.to_json()
         return {
             "version": VERSION, "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],
             "executable": sys.executable, "python": platform.python_version(), "torch": str(torch.__version__),

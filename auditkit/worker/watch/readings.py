@@ -111,11 +111,7 @@ def read_all(tensors: Sequence[Any]) -> list:
         total = torch.sum(numbers, dtype=torch.float32)
         entry = (place, torch.hash_tensor(elements), _norm(numbers), total, sampled(elements))
         by_device.setdefault(elements.device, []).append(entry)
-    for device, entries in by_device.items():
-        if device.type == "cpu":
-            for place, hash_, norm, total, sample in entries:
-                readings[place] = Reading(hash_.item(), norm.item(), total.item(), sample)
-            continue
+    for entries in by_device.values():
         hashes = torch.stack([entry[1].view(torch.int64) for entry in entries]).tolist()
         floats = torch.stack([each for entry in entries for each in entry[2:4]]).tolist()
         samples = on_host([entry[4] for entry in entries])

@@ -17,6 +17,7 @@ from typing import Any, Callable
 
 import torch
 
+from .places import frames_of_stack
 from .readings import plain_number, statistics_of
 from .structure import Encoder, Literals, batches, open_loaders, real_path
 
@@ -32,13 +33,9 @@ class Recorder:
     def __init__(self, path: str, watcher: Any) -> None:
         self.path, self.watcher = path, watcher
         self.root = os.sep
-        self.by_file: dict = {}
-        self.libraries: list = []
-        self.names: set = set()
-        self.is_inside = False
+        self.places: dict = {}  # candidates by the path of their file, or the name of their library's module
         self.seen: set = set()
         self.codes: dict = {}
-        self.waiting: dict = {}
 
     def _read(self) -> None:
         """Read the candidates once the host has found them."""
@@ -51,38 +48,24 @@ class Recorder:
         self.literals = Literals(self.root)
         for each in config["candidates"]:
             known = {**each, "calls": 0, "callers": {}, "record": None, "more": [], "undo": [], "returned": []}
-            if each.get("is_library"):
-                self.libraries.append(known)
-                continue
-            self.by_file.setdefault(real_path(self.root + each["file"]), []).append(known)
-            self.names.add(os.path.basename(each["file"]))
+            library = each.get("is_library") and each["call"].partition(":")[0]
+            self.places.setdefault(library or real_path(self.root + each["file"]), []).append(known)
 
     def find(self) -> None:
         """Wrap the candidates of all newly imported modules."""
         if self.path:
             self._read()
-        for known in self.libraries:
-            library = sys.modules.get(known["call"].partition(":")[0])
-            is_ready = not getattr(getattr(library, "__spec__", None), "_initializing", False)
-            if library is not None and is_ready and not known.get("is_found"):
-                known["is_found"] = True
-                self._wrap(library, known)
-        for module in list(sys.modules.values()) if self.by_file else ():
+        for module in list(sys.modules.values()) if self.places else ():
             file = getattr(module, "__file__", None)
             if id(module) in self.seen or not isinstance(file, str):
                 continue
-            if os.path.basename(file) not in self.names:
-                self.seen.add(id(module))
-                continue
-            known = self.by_file.get(real_path(file))
-            spec = getattr(module, "__spec__", None)
-            if known is None or getattr(spec, "_initializing", False):
-                self.seen.update([id(module)] if known is None else [])
+            found = [known for key in (str(module.__name__), real_path(file)) for known in self.places.get(key, ())]
+            if found and getattr(getattr(module, "__spec__", None), "_initializing", False):
                 continue
             self.seen.add(id(module))
-            for each in known:
-                if "#" not in each["call"]:
-                    self._wrap(module, each)
+            for known in found:
+                if "#" not in known["call"]:
+                    self._wrap(module, known)
 
     def _wrap(self, module: Any, known: dict) -> None:
         names = known["call"].partition(":")[2].split(".")
@@ -97,47 +80,33 @@ class Recorder:
             return
         wrapped: Any = self._wrapper(plain, known)
         wrapped = type(held)(wrapped) if plain is not held else wrapped
-        self._put(owner, names[-1], held, wrapped, known)
+        known["undo"].append(put(owner, names[-1], wrapped))
         if owner is module:  # Other modules have imported it by name.
             for other in list(sys.modules.values()):
                 file = getattr(other, "__file__", None)
                 if isinstance(file, str) and real_path(file).startswith(self.root):
-                    for name, value in list(vars(other).items()):
-                        if value is held:
-                            self._put(other, name, held, wrapped, known)
-
-    def _put(self, owner: Any, name: str, old: Any, new: Any, known: dict) -> None:
-        setattr(owner, name, new)
-        known["undo"].append(lambda: setattr(owner, name, old) if vars(owner).get(name) is new else None)
+                    same = [name for name, value in vars(other).items() if value is held]
+                    known["undo"] += [put(other, name, wrapped) for name in same]
 
     def _wrapper(self, original: Any, known: dict) -> Any:
+        instrument = functools.partial(self.watcher.instrument, "recorded calls")
+
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self.is_inside or torch.compiler.is_compiling():
-                return original(*args, **kwargs)
-            if not self._wants(known):
+            if self.watcher.reading or torch.compiler.is_compiling() or not self._wants(known):
                 return original(*args, **kwargs)
             arguments = _bound(original, args, kwargs)
-            begun = self._timed(lambda: self.begins(known, sys._getframe(2), arguments))
-            gradients = self._timed(lambda: self._statistics(arguments)) if known.get("measures") else None
+            begun = instrument(lambda: self.record(known, sys._getframe(), arguments))
+            gradients = instrument(lambda: self._statistics(arguments)) if known.get("measures") else None
             backwards = self.watcher.backwards
             result = original(*args, **kwargs)
             if begun and known["trains"] and self.watcher.backwards == backwards and known["calls"] < _MOST_TRIES:
                 known["record"] = None  # Only a later call trains.
             if gradients is not None:
-                self._timed(lambda: self.returned(known, result, gradients))
+                instrument(lambda: self.returned(known, result, gradients))
             return result
 
         return call
-
-    def _timed(self, work: Callable[[], Any]) -> Any:
-        self.is_inside = True
-        self.watcher.reading += 1
-        try:
-            return self.watcher.guarded("recorded calls", lambda: self.watcher._timed(work))
-        finally:
-            self.watcher.reading -= 1
-            self.is_inside = False
 
     def _wants(self, known: dict) -> bool:
         """Count a call; return whether to record its structure. After the first steps, unwrap the function."""
@@ -151,15 +120,8 @@ class Recorder:
             _put_back(known)
         return False
 
-    def begins(self, known: dict, frame: Any, arguments: dict) -> bool:
+    def record(self, known: dict, frame: Any, arguments: dict) -> bool:
         """Record a call; return whether it is the first whose structure is kept."""
-        while frame is not None and frame.f_code.co_filename == __file__:
-            frame = frame.f_back
-        is_first = known["record"] is None
-        self._record(known, frame, arguments)
-        return is_first
-
-    def _record(self, known: dict, frame: Any, arguments: dict) -> None:
         caller = self.caller(frame)
         if caller:
             known["callers"][caller] = None
@@ -168,10 +130,11 @@ class Recorder:
         summary = encoder.summary()
         if known["record"] is None:
             size = 0 if known.get("is_library") else len(json.dumps(structure))
-            known["record"] = structure if 0 < size <= _LARGEST else {}
-            known["summary"] = summary
-        elif summary != known["summary"]:
+            known["record"], known["summary"] = structure if 0 < size <= _LARGEST else {}, summary
+            return True
+        if summary != known["summary"]:
             known["more"].append(summary)
+        return False
 
     def _statistics(self, arguments: dict) -> Any:
         """The statistics of what a collector was given; `had_gradient` if a step before gave it one."""
@@ -196,64 +159,44 @@ class Recorder:
             frame = frame.f_back
         return ""
 
-    def look(self, frame: Any, is_step: bool = False) -> None:
+    def look(self, is_step: bool = False) -> None:
         """Record statements in loops, and functions that were called before they could be wrapped.
 
         At a step, earlier statements have run if their results exist.
         """
-        while frame is not None:
+        for frame in frames_of_stack() if self.places else ():
             code = frame.f_code
             held = self.codes.get(id(code))
             if held is None:
-                known = self.by_file.get(real_path(code.co_filename), ())
+                known = self.places.get(real_path(code.co_filename), ())
                 held = self.codes[id(code)] = (code, [each for each in known if _is_of(each, code)])
             for each in held[1]:
                 is_inside = each["first_line"] <= frame.f_lineno <= each["last_line"]
                 if is_inside or (is_step and each.get("sets") and each["last_line"] < frame.f_lineno):
-                    self._timed(functools.partial(self._look_at, each, frame, is_inside))
-            frame = frame.f_back
+                    self._look_at(each, frame, is_inside)
 
     def _look_at(self, known: dict, frame: Any, is_inside: bool) -> None:
         """Record a frame; a later line of the same frame and turn belongs to the same call."""
         was, known["look"] = known.get("look"), (id(frame), self.watcher.turn, frame.f_lineno)
         if was is not None and was[0] == id(frame) and (was[1] == self.watcher.turn or was[2] < frame.f_lineno):
             return
-        if known["calls"] >= _WATCHED_STEPS:
-            return
         is_block = "#" in known["call"]
-        if not is_block and known["calls"]:
+        if known["calls"] >= (_WATCHED_STEPS if is_block else 1):
             return
         if not is_inside and not all(name in frame.f_locals for name in known["sets"]):
             return
         space = {**frame.f_globals, **frame.f_locals} if is_block else frame.f_locals
         if self._wants(known):
             values = {name: space[name] for name in known["names"] if name in space}
-            self.begins(known, frame if is_block else frame.f_back, values)
+            self.record(known, frame if is_block else frame.f_back, values)
         if not is_block:
             known["late"] = True
 
-    def iterates(self, loader: Any, iterator: Any) -> None:
-        """Record the first batch of a DataLoader."""
-        base: Any = torch.utils.data.dataloader._BaseDataLoaderIter
-        if id(loader) in batches or not self.by_file or not isinstance(iterator, base):
-            return
-        batches[id(loader)] = None
-        if not self.waiting:
-            original = base.__next__
-
-            def __next__(each: Any) -> Any:
-                batch = original(each)
-                for key in self.waiting.pop(id(each), ()):
-                    self._timed(functools.partial(self._took, key, batch))
-                if not self.waiting and base.__next__ is __next__:
-                    base.__next__ = original
-                return batch
-
-            base.__next__ = __next__
-        self.waiting[id(iterator)] = (id(loader), id(loader.dataset))
-
-    def _took(self, key: int, batch: Any) -> None:
-        batches[key] = Encoder(self.literals, 500, first=1_000_000 * len(batches)).encode(batch)
+    def batch(self, iterator: Any, batch: Any) -> None:
+        """Record the first batch of each DataLoader, by its dataset."""
+        key = id(iterator._dataset)
+        if self.places and key not in batches:
+            batches[key] = Encoder(self.literals, 500, first=1_000_000 * (1 + len(batches))).encode(batch)
 
     def remove(self) -> None:
         """Unwrap every function."""
@@ -261,15 +204,27 @@ class Recorder:
             _put_back(each)
 
     def _all(self) -> list:
-        return [*self.libraries, *(each for known in self.by_file.values() for each in known)]
+        return [each for known in self.places.values() for each in known]
 
     def to_json(self) -> list:
-        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returned")
+        names = ("call", "calls", "first", "last", "callers", "record", "summary", "more", "returned", "late")
         for node, key in open_loaders:
-            if batches.get(key) is not None:
+            if key in batches:
                 node["batch"] = batches[key]
         found = [each for each in self._all() if each["calls"]]
-        return [{name: each[name] for name in (*names, "late") if each.get(name) not in (None, [])} for each in found]
+        return [{name: each[name] for name in names if each.get(name) not in (None, [])} for each in found]
+
+
+def put(owner: Any, name: str, value: Any) -> Callable[[], None]:
+    """Replace an attribute; return what restores the old one, unless the program has replaced it too."""
+    had, old = name in vars(owner), vars(owner).get(name)
+    setattr(owner, name, value)
+
+    def undo() -> None:
+        if vars(owner).get(name) is value:
+            setattr(owner, name, old) if had else delattr(owner, name)
+
+    return undo
 
 
 def _put_back(known: dict) -> None:

@@ -1,7 +1,7 @@
 """The structure of a value as JSON: classes, names, shapes, dtypes and numbers; no tensor's values, no secret.
 
-A string is written only if it is a literal in the checkout's source, or in the installed class that contains it; else
-its length. Numbers are written.
+A string is written only if it is a literal in the checkout's source, or in the file of the installed class that holds
+it; else its length. Numbers are written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 class Literals:
-    """The string literals and names in the source of the checkout's modules and of installed classes.
+    """The string literals and names in the source of the checkout's modules and of installed classes' files.
 
     They are found by a pattern: parsing nanoGPT's two files takes 20 times as long, and delays the first step.
     """
@@ -46,26 +46,19 @@ class Literals:
             file = getattr(module, "__file__", None)
             if not isinstance(file, str) or file in self.files or len(self.files) > _FEW_FILES:
                 continue
-            if not real_path(file).startswith(self.root) or not file.endswith(".py"):
-                continue
-            self.files.add(file)
-            try:
-                with open(file, encoding="utf-8", errors="replace") as source:
-                    text = source.read(1_000_000)
-            except OSError:
-                continue
-            self.strings.update(one or other for one, other in _STRING.findall(text))
-            self.names.update(_NAME.findall(text))
+            if real_path(file).startswith(self.root):
+                self.files.add(file)
+                strings, names = _words_of(file)
+                self.strings |= strings
+                self.names |= names
 
     def has(self, text: str, holder: Any = None) -> bool:
         """Return whether a string may be written: it is a literal."""
-        return len(text) <= _LONGEST_STRING and (
-            text in self.strings or (holder is not None and text in _of_class(holder))
-        )
+        return len(text) <= _LONGEST_STRING and (text in self.strings or text in _of_class(holder)[0])
 
     def has_name(self, text: str, holder: Any = None) -> bool:
         """Return whether a key or the name of an attribute may be written: it is a literal or a name."""
-        return text in self.names or self.has(text, holder)
+        return text in self.names or text in _of_class(holder)[1] or self.has(text, holder)
 
 
 @functools.lru_cache(maxsize=5000)
@@ -74,25 +67,22 @@ def real_path(path: str) -> str:
 
 
 @functools.lru_cache(maxsize=2000)
-def _of_class(kind: type) -> frozenset:
-    """Return the strings and names in the code of an installed class."""
-    if "site-packages" not in str(getattr(sys.modules.get(kind.__module__), "__file__", "")):
-        return frozenset()
-    found: set = set()
-    for base in kind.__mro__:
-        for name, held in vars(base).items():
-            found.add(name)
-            function = getattr(held, "__func__", getattr(held, "fget", held))
-            waiting = [getattr(function, "__code__", None)]
-            for value in [*(getattr(function, "__defaults__", None) or ()), held]:
-                found.update([value] if isinstance(value, str) else [])
-            while waiting:
-                code = waiting.pop()
-                if code is not None:
-                    found.update(each for each in code.co_consts if isinstance(each, str))
-                    found.update((*code.co_names, *code.co_varnames))
-                    waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return frozenset(found)
+def _words_of(file: str) -> tuple:
+    """Return the string literals and the names in a source file."""
+    try:
+        with open(file if file.endswith(".py") else os.devnull, encoding="utf-8", errors="replace") as source:
+            text = source.read(1_000_000)
+    except OSError:
+        text = ""
+    return {one or other for one, other in _STRING.findall(text)}, set(_NAME.findall(text))
+
+
+@functools.lru_cache(maxsize=2000)
+def _of_class(kind: Any) -> tuple:
+    """Return the string literals and names in the files of an installed class and its bases."""
+    files = [str(getattr(sys.modules.get(base.__module__), "__file__", "")) for base in getattr(kind, "__mro__", ())]
+    words = [_words_of(file) for file in files] if files and "site-packages" in files[0] else []
+    return tuple(set().union(*(each[n] for each in words)) for n in (0, 1))
 
 
 class Encoder:
@@ -217,8 +207,7 @@ class Encoder:
             }
         if isinstance(value, torch.utils.data.DataLoader):
             found = {"k": "loader", "c": _class(type(value)), "n": _length(value)}
-            inner = vars(value).get("base_dataloader", value)  # accelerate's loader iterates over another one
-            open_loaders.append((found, id(inner)))
+            open_loaders.append((found, id(value.dataset)))
             return found
         return self._other(value, depth)
 
@@ -311,9 +300,9 @@ class Encoder:
 
 
 open_loaders: list = []
-"""Nodes of DataLoaders and datasets with their identity: their first batch may come later."""
+"""Nodes of DataLoaders and datasets with the identity of the dataset: its first batch may come later."""
 batches: dict = {}
-"""The structure of the first batch of each DataLoader, by its identity and by that of its dataset."""
+"""The structure of the first batch of each DataLoader, by the identity of its dataset."""
 
 
 def _class(kind: Any) -> str:

@@ -7,17 +7,18 @@ An inspected step is a turn: everything from the end of the previous step to its
 from __future__ import annotations
 
 import math
-import sys
 import time
 from hashlib import blake2b
 from typing import Any, Callable, Optional
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .checkpoints import Checkpoints
-from .places import called_from, where
-from .program import FEW, Program, growing, live_bytes, number
-from .readings import combined, equal, flat, local, on_host, plain_number, quietly, read_all, sampled
+from .places import called_from, frames_of_stack, where
+from .program import FEW, Program, growing, live_bytes
+from .readings import combined, equal, flat, on_host, plain_number, quietly, read_all, sampled
+from .recorder import Recorder
 from .syncs import Syncs
 
 FIRST = 5
@@ -33,25 +34,25 @@ _FEW_RANKS = 8
 class Watcher:
     """The record of one process. Every public method is called from a wrapper that catches its errors."""
 
-    def __init__(self, config: dict) -> None:
+    def __init__(self, config: dict, candidates: str = "") -> None:
         self.every = max(1, int(config.get("every") or 50))
         self.budget = config.get("budget")
         self.limit = config.get("steps")
         self.memory_share = config.get("memory_share") or 0.005
-        self.program = Program(bool(config.get("sees_all")))
+        self.program = Program()
         self.checkpoints = Checkpoints(self.program)
         self.errors: dict = {}
         self.compiles: list = []
         self.stop: Callable[[], None] = lambda: None
+        self.stepped: Callable[[], None] = lambda: None
         self.switch: Callable[[bool], None] = lambda _: None
-        self.recorder: Any = None
+        self.recorder = Recorder(candidates, self)
         self.syncs = Syncs(lambda: self.reading > 0)
         self.reset()
 
     def reset(self) -> None:
         """Forget every step: this process is new or a fork."""
         self.turns: list = []
-        self.events: list = []
         self.recording = True
         self.inside: list = []
         self.count = 0
@@ -62,11 +63,7 @@ class Watcher:
         self.inspection_s = 0.0
         self.began_at = time.perf_counter()
         self.first_step_at = 0.0
-        self.ran: dict = {}  # by the id of a module that ran: whether autograd was enabled
         self.depth = 0
-        self.inputs: list = []
-        self.saw_eval = False
-        self.reads: dict = {}
         self.reading = 0
         self.in_read = self.in_closure = False
         self.trained: set = set()
@@ -75,21 +72,29 @@ class Watcher:
         self.usual_loss: Optional[float] = None
         self.final: dict = {}
         self.next_memory = self.began_at + 0.1 / self.memory_share
-        self.losses: list = []
         self.growing: dict = {}
         self.pending: Optional[tuple] = None
         self.stopped = False
         self.scanned_for = -1
+        self._new_turn()
 
-    def happened(self, kind: str, place: tuple, before: Optional[dict] = None, **more: Any) -> None:
-        """Keep an event of the current turn, with the optimizers' gradients before and after it."""
-        if len(self.events) >= _MOST_EVENTS:
-            return
-        after = self.gradients()
-        self.events.append({"kind": kind, "at": place, "before": before, "after": after, **more})
-        for known in self.program.optimizers if kind == "clip" else ():
-            if _same((before or {}).get(known.index), known.consumed):
-                known.clipped = after.get(known.index)
+    def _new_turn(self) -> None:
+        """Forget what belongs to one turn."""
+        self.ran: dict = {}  # by the id of a module that ran: whether autograd was enabled
+        self.inputs: list = []
+        self.reads: dict = {}
+        self.losses: list = []
+        self.saw_eval = False
+        self.syncs.counts.clear()
+
+    def happened(self, kind: str, place: tuple, before: dict, **more: Any) -> None:
+        """Keep an event of the current turns, with the optimizers' gradients before and after it."""
+        event = {"kind": kind, "at": place, "before": before, "after": self.gradients(), **more}
+        for known in self.program.optimizers:
+            if len(known.events) < _MOST_EVENTS:
+                known.events.append(event)
+            if kind == "clip" and _same(before.get(known.index), known.consumed):
+                known.clipped = event["after"].get(known.index)
 
     def gradients(self) -> dict:
         """Sample the gradients and values of a few parameters of each optimizer, without reading the device."""
@@ -99,8 +104,8 @@ class Watcher:
     def backward_begins(self) -> None:
         """Find the program's objects before its first backward."""
         self.syncs.open()  # The first steps began before CUDA was initialized.
-        if self.scanned_for != len(self.program.placed):
-            self.scanned_for = len(self.program.placed)
+        if self.scanned_for != self.program.made:
+            self.scanned_for = self.program.made
             self.program.scan()
         for known in self.program.optimizers:
             self.program.refresh(known)
@@ -119,12 +124,9 @@ class Watcher:
 
     def modes(self) -> None:
         """Record modules with dropout or batch norm that were trained before and are in eval mode in this backward."""
-        evaluating = []
-        for key, training in self.program.modes():
-            if training:
-                self.trained.add(key)
-            elif key in self.trained and key in self.ran:
-                evaluating.append(key)
+        there = [module for ref in self.program.droppers if (module := ref()) is not None]
+        self.trained |= {id(module) for module in there if module.training}
+        evaluating = {id(module) for module in there if not module.training} & self.trained & self.ran.keys()
         if evaluating:
             self.evaluated.append([self.count, len(evaluating), list(where())])
 
@@ -137,7 +139,8 @@ class Watcher:
             self.saw_eval = True
         if torch.is_grad_enabled() and module.training and len(self.inputs) < 8:
             with quietly():
-                found = [each for each in _tensors((args, kwargs)) if each.numel() and each.device.type != "meta"]
+                found = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)][:16]
+                found = [each for each in found if each.numel() and each.device.type != "meta"]
                 self.inputs += [torch.hash_tensor(flat(each)) for each in found]
 
     def read(self, tensor: Any) -> None:
@@ -210,7 +213,7 @@ class Watcher:
         # In a backward, a module of FSDP has other tensors than its optimizer.
         unnamed = not known.steps and not all(each.name for each in known.parameters)
         if not known.few or self.scanned_for < 0 or unnamed:
-            self.scanned_for = len(self.program.placed)
+            self.scanned_for = self.program.made
             self.program.scan()
         for scheduler in self.program.schedulers:
             scheduler.look(known)
@@ -253,6 +256,7 @@ class Watcher:
         if self.limit and known.steps >= self.limit and not self.stopped:
             self.stopped = True
             self.stop()
+        self.stepped()
         if not self.recording and known.steps % self.every:
             return
         self.record(self._is_due())
@@ -276,9 +280,8 @@ class Watcher:
             self.recording = recording
             self.switch(recording)
         if not recording:
-            self.events.clear()
             for known in self.program.optimizers:
-                known.begins = known.consumed = known.clipped = None
+                known.forget()
 
     def watch_next(self) -> None:
         """Inspect the next step because of an event; at most one event in `every` steps counts."""
@@ -301,16 +304,15 @@ class Watcher:
 
     def _after_update(self, pending: tuple) -> None:
         known, step, tensors, gradients, read, before, marks, at_step = pending
-        known.always_zero_rate = known.always_zero_rate and all(rate == 0 for rate in known.rates())
+        rates = known.rates()
+        known.always_zero_rate = known.always_zero_rate and all(rate == 0 for rate, _ in rates)
         # With a closure, a line search may choose the step size.
-        rate_of = {} if known.has_closure else _rates_by_parameter(known)
+        rate_of = {} if known.has_closure else {id(each): rate for rate, group in rates for each in group}
         with quietly():
             after = read_all(tensors)
-        last = len(self.events)
-        begins = known.begins
         turn: dict = {
             "turn": self.turn, "step": step, "optimizer": known.index, "at": list(where()),
-            "whole": begins is not None, "eval": self.saw_eval,
+            "whole": known.whole, "eval": self.saw_eval,
         }  # fmt: skip
         for n, each in enumerate(known.parameters):
             tensor, now = tensors[n], after[n]
@@ -347,13 +349,11 @@ class Watcher:
                     each.vanished = (*each.vanished[-49:], found_now)
         self._unowned()
         turn["norm"] = combined([each.norm for each in read if each is not None and each.norm == each.norm])
-        self._clips(turn, known, gradients, read, begins or 0)
-        turn["events"] = [_summary(event, known) for event in self.events[begins or 0 :]]
-        turn["at_step"] = _state(at_step.get(known.index))
-        turn["edited"] = bool(self.events) and not _same(
-            self.events[-1]["after"].get(known.index), at_step.get(known.index)
-        )
-        known.consumed, known.clipped = at_step.get(known.index), None
+        used = at_step.get(known.index)
+        self._clips(turn, known, gradients, read)
+        turn["events"] = [_summary(event, known) for event in known.events]
+        turn["at_step"] = _state(used)
+        turn["edited"] = bool(known.events) and not _same(known.events[-1]["after"].get(known.index), used)
         turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
         turn["syncs"] = [[*place, count] for place, count in sorted(self.syncs.counts.items())]
         turn["syncs_measured"] = self.syncs.shown is not None
@@ -365,37 +365,20 @@ class Watcher:
         del self.turns[2 * FIRST : -_MOST_TURNS]
         known.inspected += 1
         known.last_inspected = self.turn
-        event = {"kind": "step", "at": tuple(turn["at"]), "before": at_step, "after": self.gradients()}
-        self.events.append(event)
-        known.begins = last + 1
-        self._trim()
-
-    def _trim(self) -> None:
-        """Forget events that no optimizer's turn needs, and the records of this turn."""
-        needed = [
-            known.begins
-            for known in self.program.optimizers
-            if known.begins is not None and self.turn - known.last_turn <= 2 * FEW
-        ]
-        first = min(needed, default=len(self.events))
-        del self.events[:first]
-        for known in self.program.optimizers:
-            if known.begins is not None:
-                known.begins = max(0, known.begins - first)
-        self.ran.clear()
-        self.inputs.clear()
-        self.reads.clear()
-        self.syncs.counts.clear()
-        self.losses.clear()
-        self.saw_eval = False
+        self.happened("step", tuple(turn["at"]), at_step)
+        for each in self.program.optimizers:
+            if each is known or not each.whole or self.turn - each.last_turn > 2 * FEW:
+                each.events = []
+        known.whole, known.consumed, known.clipped = True, used, None
+        self._new_turn()
 
     def _unowned(self) -> None:
-        """Record which parameters without optimizer have gradients, and whether their values change."""
-        there = [(each, each.ref()) for each in self.program.unowned()[:2000]]
-        there = [(each, tensor) for each, tensor in there if tensor is not None and tensor.grad is not None]
+        """Record which trainable parameters without optimizer have gradients, and whether their values change."""
+        known = [each for each in self.program.parameters if not each.optimizers and each.requires_grad and each.owner]
+        there = {each: each.ref() for each in known[:2000] if getattr(each.ref(), "grad", None) is not None}
         with quietly():
-            found = read_all([tensor for _, tensor in there])
-        for (each, _), now in zip(there, found):
+            found = read_all([*there.values()])
+        for each, now in zip(there, found):
             owner = each.owner()
             # A model that is not in use keeps its last gradients.
             if now is not None and not (self.ran and id(owner) not in self.ran):
@@ -404,34 +387,27 @@ class Watcher:
                 each.owner_eval += owner is not None and not owner.training
                 each.read(now, self.count)
 
-    def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
+    def _clips(self, turn: dict, known: Any, gradients: list, read: list) -> None:
         """Record what each clip of the turn covered and returned, and the norms before it and at the step."""
         ids = {each.index: n for n, each in enumerate(known.parameters) if gradients[n] is not None}
         turn["clips"], covered = [], set()
-        for position, event in enumerate(self.events[begins:]):
-            if event["kind"] != "clip":
-                continue
-            mine = [n for key in event["ids"] if (n := ids.get(key)) is not None]
-            if not mine and event["ids"]:
+        for position, event in enumerate(known.events):
+            mine = [ids[key] for key in event.get("ids", ()) if key in ids]
+            if event["kind"] != "clip" or (event["ids"] and not mine):
                 continue
             covered.update(mine)
-            if len(turn["clips"]) < 20:
-                returned = event["returned"]
-                parts: dict = {}
-                for key, norm in zip(event["ids"], event["norms"]):
-                    parts.setdefault(self.program.parameters[key].shards, []).append(norm)
-                shards = {key: combined(found) for key, found in parts.items()} if any(parts) else {}
-                turn["clips"].append({
-                    "at": list(event["at"]), "limit": event["limit"], "kind": event["norm_type"], "position": position,
-                    "tensors": len(event["ids"]), "returned": plain_number(returned),
-                    "before": combined(event["norms"]),
-                    "at_step": combined([read[n].norm for n in mine if read[n] is not None]), "mine": len(mine),
-                    "shards": shards,
-                })  # fmt: skip
-        turn["uncovered"] = (
-            [known.parameters[n].index for n in ids.values() if n not in covered] if turn["clips"] else []
-        )
-        turn["uncovered"], turn["uncovered_count"] = turn["uncovered"][:20], len(turn["uncovered"])
+            parts: dict = {}
+            for key, norm in zip(event["ids"], event["norms"]):
+                parts.setdefault(self.program.parameters[key].shards, []).append(norm)
+            turn["clips"].append({
+                "at": list(event["at"]), "limit": event["limit"], "kind": event["norm_type"], "position": position,
+                "tensors": len(event["ids"]), "returned": plain_number(event["returned"]),
+                "before": combined(event["norms"]), "mine": len(mine),
+                "at_step": combined([read[n].norm for n in mine if read[n] is not None]),
+                "shards": {key: combined(found) for key, found in parts.items()} if any(parts) else {},
+            })  # fmt: skip
+        uncovered = [known.parameters[n].index for n in ids.values() if turn["clips"] and n not in covered]
+        turn["clips"], turn["uncovered"], turn["uncovered_count"] = turn["clips"][:20], uncovered[:20], len(uncovered)
 
     def _replicas(self, known: Any, read: list) -> dict:
         """Return for each group of ranks digests of the gradients and values, in total and of each parameter.
@@ -477,8 +453,17 @@ class Watcher:
             "schedulers": [each.to_json() for each in self.program.schedulers],
             "groups": self.program.groups, "unfrozen": self.program.unfrozen,
             "evaluated": self.evaluated[:20], "compiles": self.compiles[:20], "holders": holders[-1:],
-            "checkpoints": self.checkpoints.to_json(), "final": self.final,
+            "checkpoints": self.checkpoints.to_json(), "final": self.final, "recorded": self.recorder.to_json(),
         }  # fmt: skip
+
+    def instrument(self, name: str, work: Callable[[], Any]) -> Any:
+        """Run an instrument without counting its own reads; torch.compile skips all frames inside."""
+        self.reading += 1
+        try:
+            # Most steps are not inspected, and have no time to measure.
+            return self.guarded(name, work if name == "step" else lambda: self._timed(work))
+        finally:
+            self.reading -= 1
 
     def _timed(self, work: Callable[[], Any]) -> Any:
         """Count the time of an instrument; nested instruments count once."""
@@ -511,18 +496,11 @@ class Watcher:
 
 def _few(known: Any) -> tuple:
     """Return gradients (None if absent) and values: a few elements of a few parameters."""
-    pieces: list = []
-    values: list = []
-    for each in known.few:
-        tensor = each.ref()
-        gradient = tensor.grad if tensor is not None else None
-        size = min(_SAMPLE, each.numel)
-        if gradient is None or not flat(gradient).numel():
-            pieces.append(None)
-        else:
-            pieces.append(sampled(gradient, size))
-        values.append(sampled(tensor, size) if tensor is not None and local(tensor).numel() else None)
-    return pieces, values
+    tensors = [each.ref() for each in known.few]
+    return tuple(
+        [sampled(each, _SAMPLE) if each is not None and flat(each).numel() else None for each in found]
+        for found in ([tensor.grad if tensor is not None else None for tensor in tensors], tensors)
+    )
 
 
 def _state(found: Optional[tuple]) -> list:
@@ -541,8 +519,7 @@ def _same(one: Optional[tuple], other: Optional[tuple]) -> bool:
 
 def _summary(event: dict, known: Any) -> dict:
     """Return what an event did to the gradients of one optimizer."""
-    before = event["before"].get(known.index) if event["before"] is not None else None
-    after = event["after"].get(known.index) if event["after"] is not None else None
+    before, after = (event[when].get(known.index) for when in ("before", "after"))
     found = {"kind": event["kind"], "at": list(event["at"]), "before": _state(before), "after": _state(after)}
     found["changed"] = before is not None and not _same(before, after)
     found["stale"] = _same(before, known.consumed) or _same(before, known.clipped)
@@ -553,27 +530,6 @@ def _summary(event: dict, known: Any) -> dict:
 
 def _joined_digest(rows: list, column: int) -> str:
     return blake2b("".join(row[column] for row in rows).encode(), digest_size=6).hexdigest()
-
-
-def _tensors(value: Any) -> list:
-    found: list = []
-    waiting = [value]
-    while waiting and len(found) < 16:
-        each = waiting.pop()
-        if isinstance(each, torch.Tensor):
-            found.append(each)
-        elif isinstance(each, (list, tuple)):
-            waiting.extend(reversed(each[:64]))
-        elif isinstance(each, dict):
-            waiting.extend(reversed(list(each.values())[:64]))
-    return found
-
-
-def _rates_by_parameter(known: Any) -> dict:
-    optimizer = known.ref()
-    if optimizer is None:
-        return {}
-    return {id(tensor): number(group.get("lr", 0.0)) for group in optimizer.param_groups for tensor in group["params"]}
 
 
 def _should_move(each: Any, rate: float, gradient: Any, value: Any) -> bool:
@@ -587,10 +543,5 @@ def _should_move(each: Any, rate: float, gradient: Any, value: Any) -> bool:
 
 def _running(optimizer: Any) -> int:
     """Count the steps of this optimizer on the stack: an overridden `step` that calls its parent's is two."""
-    count = 0
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name == "wrapper" and frame.f_locals.get("self") is optimizer:
-            count += 1
-        frame = frame.f_back
-    return count
+    frames = (frame for frame in frames_of_stack() if frame.f_code.co_name == "wrapper")
+    return sum(frame.f_locals.get("self") is optimizer for frame in frames)

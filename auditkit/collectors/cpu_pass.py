@@ -26,17 +26,18 @@ from .records import SMALLEST_ACCURATE_NORM, WIDE_SHIFTS, GradientMeasure, combi
 from .sources import FLOAT8_DTYPES
 from .strided import flat_view, iter_pieces
 
-# What is converted, or looked at again, at once. Below 32768 elements ATen opens no parallel region: nothing waits
-# for cores that others use, and no OpenMP pool starts, which a later fork would not survive.
-CONVERTED_ELEMENTS = 31 * 1024
-# What is widened from bfloat16 at once, by numpy, which starts no threads.
-WIDENED_ELEMENTS = 4 * CONVERTED_ELEMENTS
 # The longest row of whole cache lines whose error stays below 1e-6. No BLAS starts threads for this length (OpenBLAS
 # from 10000 elements on, MKL from 8192).
 ROW_ELEMENTS = 448
 # The quarters of a piece are read by turns, a row of each, so that the processor fetches ahead in four places. The
 # whole pass took 1.2 times as long with one row after the other, 1.05 times with three places, 1.5 times with eight.
 STREAMS = 4
+# What is converted, or looked at again, at once, in whole rows. Below 32768 elements ATen opens no parallel region:
+# nothing waits for cores that others use, and no OpenMP pool starts, which a later fork would not survive.
+CONVERTED_ELEMENTS = 18 * STREAMS * ROW_ELEMENTS
+# What is widened from bfloat16 at once, by numpy, which starts no threads. torch, a quarter at a time, took twice as
+# long.
+WIDENED_ELEMENTS = 4 * CONVERTED_ELEMENTS
 # One piece stays in the last-level cache from the first read to the second, and the calls on it cost little beside
 # them: 448,000 elements of float32. 1 MiB took 4% longer, a quarter of that 25%.
 PIECE_BYTES = 1000 * ROW_ELEMENTS * 4

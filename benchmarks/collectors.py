@@ -32,7 +32,7 @@ from benchmarks.machine import environment
 from benchmarks.rival_collectors import BASELINE, COLLECTORS, OURS, Collector, gpt2_shapes
 
 NAME = "collectors_cpu"
-TURNS, SLOW_TURNS = 5, 2
+TURNS, SLOW_TURNS = 21, 2
 SLOW_S = 0.25
 """A collector that takes longer has SLOW_TURNS."""
 MINIMUM_S = 0.02
@@ -128,6 +128,12 @@ def hard_inputs() -> dict[str, Any]:
 
 def _hard_gradients() -> Iterator[tuple[str, list[Tensor]]]:
     shapes = gpt2_shapes()
+    gradients = gradients_of(shapes)
+    yield "no zeros, NaN or inf", gradients
+    generator = torch.Generator().manual_seed(1)
+    for gradient in gradients:
+        gradient[torch.rand(gradient.shape, generator=generator) < 0.1] = -0.0
+    yield "one element in ten is zero", gradients
     gradients = gradients_of(shapes)
     for gradient in gradients:
         gradient.view(-1)[::10_000] = math.nan

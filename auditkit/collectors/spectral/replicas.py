@@ -43,23 +43,13 @@ def _problem(matrix: Tensor) -> str | None:
         return "is a DTensor: gather it first, by full_tensor()"
     if matrix.is_meta:
         return "is on device meta: it has no values"
-    return None if _is_finite(matrix) else "holds NaN or infinity"
+    return None if torch.isfinite(matrix).all() else "holds NaN or infinity"
 
 
 def _difference(matrix: Tensor, first: Tensor, *properties: str) -> str | None:
     for name in properties:
         its, that = getattr(matrix, name), getattr(first, name)
         if its != that:
-            return f"has {name} {_shown(its)}, replica 0 has {_shown(that)}"
+            its, that = (tuple(each) if name == "shape" else each for each in (its, that))
+            return f"has {name} {its}, replica 0 has {that}"
     return None
-
-
-def _shown(value: object) -> object:
-    return tuple(value) if isinstance(value, torch.Size) else value
-
-
-def _is_finite(matrix: Tensor) -> bool:
-    # A sum reads the matrix once and allocates nothing; one of finite numbers may overflow, so it only acquits.
-    if torch.isfinite(matrix.sum(dtype=torch.promote_types(matrix.dtype, torch.float32))).item():
-        return True
-    return bool(torch.isfinite(matrix).all().item())

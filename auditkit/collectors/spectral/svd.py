@@ -52,18 +52,29 @@ def aligned_svds(
     A ValueError names a replica that is not a finite matrix like the others, or reports that there is only one.
     """
     replicas = checked_replicas(grads_RNM)
-    compute = _compute_device(replicas[0], device)
+    given = replicas[0].device
+    if device is None:  # gradients that already lie on an accelerator stay there
+        device = "cuda" if given.type == "cpu" and torch.cuda.is_available() else given
     dtype = torch.promote_types(replicas[0].dtype, torch.float32)
     rows_N, columns_M = replicas[0].shape
-    results = _empty_results(len(replicas), rows_N, columns_M, dtype, replicas[0].device, results_on_cpu)
+    rank_D = min(rows_N, columns_M)
+    U_RND, svals_RD, V_RMD = (
+        torch.empty((len(replicas), *shape), dtype=dtype, device="cpu" if results_on_cpu else given)
+        for shape in ((rows_N, rank_D), (rank_D,), (columns_M, rank_D))
+    )
     if chunk is None:
         chunk = max(1, min(CHUNK_BYTES // replica_bytes(rows_N, columns_M, dtype), MOST_REPLICAS, len(replicas)))
     elif chunk < 1:
         raise ValueError(f"chunk is {chunk}: expected at least 1 replica")
-    reference_NM, reference_count = _reference_gradient(replicas, reference, chunk, compute, dtype)
+    reference_NM, reference_count = _reference_gradient(replicas, reference, chunk, torch.device(device), dtype)
     how = available_assignment()
-    _fill(results, replicas, reference_NM, chunk, how)
-    return AlignedSvds(*results, assignment=how, reference_count=reference_count)
+    reference_U_ND, _, reference_Vh_DM = torch.linalg.svd(reference_NM, full_matrices=False)
+    start = 0
+    for chunk_CNM in _chunks(replicas, chunk, reference_NM.device, dtype):
+        parts = tuple(result[start : start + len(chunk_CNM)] for result in (U_RND, svals_RD, V_RMD))
+        _fill_chunk(parts, chunk_CNM, reference_U_ND, reference_Vh_DM.mT, how)
+        start += len(chunk_CNM)
+    return AlignedSvds(U_RND, svals_RD, V_RMD, assignment=how, reference_count=reference_count)
 
 
 def replica_bytes(rows_N: int, columns_M: int, dtype: torch.dtype) -> int:
@@ -89,30 +100,6 @@ def _chunks(replicas: Sequence[Tensor], chunk: int, device: torch.device, dtype:
         yield buffer_CNM[: len(batch)]
 
 
-def _compute_device(first: Tensor, device: torch.device | str | None) -> torch.device:
-    if device is None:
-        chosen = torch.device("cuda") if torch.cuda.is_available() else first.device
-        # Gradients that already lie on an accelerator stay there.
-        chosen = chosen if first.device.type == "cpu" else first.device
-    else:
-        chosen = torch.device(device)
-    if chosen.type == "cuda" and chosen.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return chosen
-
-
-def _empty_results(
-    replica_count: int, rows_N: int, columns_M: int, dtype: torch.dtype, grads_device: torch.device, on_cpu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    rank_D = min(rows_N, columns_M)
-    device = torch.device("cpu") if on_cpu else grads_device
-    return (
-        torch.empty((replica_count, rows_N, rank_D), dtype=dtype, device=device),
-        torch.empty((replica_count, rank_D), dtype=dtype, device=device),
-        torch.empty((replica_count, columns_M, rank_D), dtype=dtype, device=device),
-    )
-
-
 def _reference_gradient(
     replicas: Sequence[Tensor],
     reference: Literal["half", "first"] | Tensor,
@@ -132,21 +119,6 @@ def _reference_gradient(
             # Divided before they are added: the sum of large gradients could overflow, their mean cannot.
             mean_NM.add_(replica, alpha=1 / count)
     return mean_NM, count
-
-
-def _fill(
-    results: tuple[Tensor, Tensor, Tensor],
-    replicas: Sequence[Tensor],
-    reference_NM: Tensor,
-    chunk: int,
-    how: Assignment,
-) -> None:
-    reference_U_ND, _, reference_Vh_DM = torch.linalg.svd(reference_NM, full_matrices=False)
-    start = 0
-    for chunk_CNM in _chunks(replicas, chunk, reference_NM.device, reference_NM.dtype):
-        parts = tuple(result[start : start + len(chunk_CNM)] for result in results)
-        _fill_chunk(parts, chunk_CNM, reference_U_ND, reference_Vh_DM.mT, how)
-        start += len(chunk_CNM)
 
 
 def _fill_chunk(

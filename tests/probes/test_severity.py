@@ -33,11 +33,3 @@ def test_a_case_is_as_severe_as_its_row_says(function: str, probe: str, severity
     target = Target(f"cases:{function}", contract=Contract.GRAD_NORM, takes=Takes.PARAMETERS)
     result = by_probe(run_probes(TARGETS / "public_cases", target, [probe]))[probe]
     assert (result.outcome.value, str(result.severity)) == ("reproduced", severity), result.message
-
-
-def test_what_breaks_training_stands_above_what_nobody_meets() -> None:
-    """The order that the page exists for: clipping that never happens, a raise under FSDP2, waits, 1e19."""
-    grave = {function: severity for function, _, severity in CASES}
-    assert len(CASES) >= 14
-    order = ("clip_twice_read", "plain_among_sharded", "wait_for_each", "wide_copies", "sum_of_squares")
-    assert [grave[name] for name in order] == ["P0", "P1", "P2", "P3", "P4"]

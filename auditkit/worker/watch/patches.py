@@ -203,7 +203,7 @@ class Patches:
 
         return self._event("clip", original, (), given, details)
 
-    def _scaler_step(self, original: Callable, scaler: Any, optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _scaler_step(self, original: Callable, scaler: Any, /, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         watcher = self.watcher
         known = watcher.guarded("scaler", lambda: watcher.program.optimizer(optimizer)) if scaler.is_enabled() else None
         steps = known.steps if known is not None else 0

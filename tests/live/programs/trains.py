@@ -64,7 +64,7 @@ def accumulating() -> str:
             scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        scaler.step(optimizer)
+        scaler.step(optimizer=optimizer)
         scaler.update()
         schedule.step()
         optimizer.zero_grad()

@@ -33,6 +33,7 @@ ANSWER = "answer"
 _COSTS = (ChangeKind.INTRODUCED, ChangeKind.WORSE, ChangeKind.LOST)
 ANSWERS = "_answers"
 """The probe that records a target's results; it judges nothing and is in no list of probes."""
+_UNREAD = "its correct results could not be compared: "
 
 
 def answers_probe() -> ProbeInfo:
@@ -42,13 +43,17 @@ def answers_probe() -> ProbeInfo:
 
 @dataclass(frozen=True)
 class Answers:
-    """What ran on `target`: each probe's result, its own results, the field of each role, the ids of all probes."""
+    """What ran on `target`: each probe's result, its own results, the field of each role, the ids of all probes.
+
+    `unread` says why its own results could not be recorded to the end, "" if they were.
+    """
 
     target: Target
     results: tuple[ProbeResult, ...] = ()
     recorded: tuple[Measurement, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
+    unread: str = ""
 
     @classmethod
     def of(cls, results: Sequence[ProbeResult], target: Target, reading: TargetReading | None = None) -> Answers:
@@ -59,13 +64,15 @@ class Answers:
             tuple(measured for one in results if one.probe == ANSWERS for measured in one.measurements),
             reading.roles if reading is not None else {},
             frozenset(one.probe for one in results),
+            next((one.message for one in results if one.probe == ANSWERS and one.outcome is Outcome.ERROR), ""),
         )
 
     def and_(self, other: Answers) -> Answers:
         """Return these with the further results of `other`."""
         results = (*self.results, *(one for one in other.results if one.probe not in self.asked))
         recorded = self.recorded or other.recorded
-        return replace(self, results=results, recorded=recorded, asked=self.asked | other.asked)
+        unread = self.unread or other.unread
+        return replace(self, results=results, recorded=recorded, asked=self.asked | other.asked, unread=unread)
 
     @property
     def are_comparable(self) -> bool:
@@ -96,6 +103,8 @@ def judge(findings: Collection[str], base: Answers, arm: Answers) -> Judgement:
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
     if silent:
         return does_not_run(silent[0].told, changes)
+    if arm.unread and not base.unread:
+        return does_not_run(_UNREAD + arm.unread, changes)
     gone = [change for change in changes if change.is_finding and change.kind is ChangeKind.GONE]
     left = [change for change in changes if change.is_finding and change.arm is Outcome.REPRODUCED]
     costs = [change for change in changes if not change.is_finding and change.kind in _COSTS]
@@ -131,6 +140,7 @@ def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> st
 def first_problem(findings: Collection[str], base: Answers, arm: Answers) -> str:
     """Return the first problem of the arm compared with the base, "" if there is none."""
     found = [problem(findings, base, result) for result in arm.results]
+    found += [_UNREAD + arm.unread] if arm.unread and not base.unread else []
     found += _changes_in(findings or arm.gone(base.reproduced), base, arm.recorded)
     found += [f"is a trade: the result has no {role}" for role in _lost(base, arm)]
     return next(filter(None, found), "")

@@ -90,3 +90,6 @@ def test_a_field_that_the_answer_lost_is_a_cost() -> None:
     judged = judge((OVERFLOW,), replace(base, roles={"nan_count": "n", "norm": "n"}), replace(arm, roles={"norm": "n"}))
     assert judged.text == f"trades {OVERFLOW} for the result's nan_count"
     assert judged.reason.endswith("the result differs: it no longer returns nan_count")
+    unread = replace(arm, unread="no result within 5 s")
+    assert judge((OVERFLOW,), base, unread).text == "does not run"
+    assert judge((OVERFLOW,), replace(base, unread="no result"), unread).text == "sufficient"
